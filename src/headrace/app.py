@@ -177,10 +177,8 @@ class App(Hooked, Lifetime):
         return {name: task.handler for name, task in self._register.tasks.items()}
 
     def _load(self) -> None:
-        """Import the modules named by ``imports``, so that their tasks are registered.
-
-        :raises ConfigError: there is no such module
-        """
+        """Import the modules named by ``imports``, so that their tasks are registered;
+        :raises ConfigError: there is no such module"""
         for name in self.settings.imports:
             try:
                 importlib.import_module(name)
@@ -232,16 +230,8 @@ class App(Hooked, Lifetime):
         :raises ConfigError: naming the option
         :raises UnknownTask: one of ``tasks`` is none of this App
         """
-        options = check_worker_options(
-            {
-                "concurrency": concurrency,
-                "queues": queues,
-                "burst": burst,
-                "grace": grace,
-                "offers": offers or {},
-                "tasks": tasks,
-            },
-        )
+        given: WorkerOptions = {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace}
+        options = check_worker_options({**given, "offers": offers or {}, "tasks": tasks})
         session, sums = self.session, FinishTotals()
         self._load()
         handlers = chosen_handlers(options.pop("tasks"), self._handlers)
@@ -286,10 +276,8 @@ class App(Hooked, Lifetime):
     # -- jobs
 
     async def submit(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> JobHandle[Any]:
-        """Submit a task by name, without its function: policy and checks come from here, else from the store.
-
-        :raises InvalidPayload: it does not fit the task
-        """
+        """Submit a task by name, without its function: policy and checks come from here, else from the store;
+        :raises InvalidPayload: it does not fit the task"""
         return await (await self.draft(name, payload, **options)).submit()
 
     async def draft(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> Draft[Any]:
@@ -298,16 +286,12 @@ class App(Hooked, Lifetime):
 
     async def submit_each(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
         """Store drafts, of any tasks, each for itself: a handle, or why it was not stored, in the order of the drafts.
-
-        Many are in one write all the same. ``submit_many`` is for those that belong together.
-        """
+        Many are in one write all the same. ``submit_many`` is for those that belong together."""
         return await submit.submit_each(self, list(drafts))
 
     async def submit_many(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any]]:
-        """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id.
-
-        Where some wait for others, a write is whole or not at all: if one of its drafts is refused, none is stored.
-        """
+        """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id. Where some wait for
+        others, a write is whole or not at all: if one of its drafts is refused, none is stored."""
         store, given = partial(submit.submit_many, self), list(drafts)
         return await through(self, given, store) if self._submit_middlewares else await store(given)
 
@@ -319,8 +303,6 @@ class App(Hooked, Lifetime):
         return BatchHandle(self, on_complete=on_complete, on_failure=on_failure)
 
     def maintenance(self) -> Maintenance:
-        """Sweeping, pruning and planning for a program that is not a worker: ``async with app.maintenance():``.
-
-        Workers do it anyway. Of all that could, one does each of them at a time.
-        """
+        """Sweeping, pruning and planning for a program that is not a worker: ``async with app.maintenance():``. Workers
+        do it anyway. Of all that could, one does each of them at a time."""
         return Maintenance(self.session)

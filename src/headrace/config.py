@@ -1,4 +1,4 @@
-"""Settings: from defaults, files, the environment and code, each knowing where it came from."""
+"""Settings: from defaults, files, the environment and code, each with its source."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["OVERRIDE", "Secret", "Settings", "find_file", "url_source"]
 
 _PREFIX = "HEADRACE_"
 _MIN_NAME_SIMILARITY = 0.65
-"""How near a variable's name must come to that of a setting to be taken for a slip of the pen."""
+"""How near a variable's name must come to that of a setting to be taken for a typing error."""
 _HIDDEN = ("key", "secret")
-"""Settings whose values are in no message."""
+"""Settings with values that are in no message."""
 _MIN_SECRET_CHARACTERS = 32
 """Characters of a secret."""
 
@@ -46,7 +46,7 @@ class Secret(str):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be set for an App; later sources win.
 
-    The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (looked for from the
+    The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (searched from the
     current directory upward), then ``HEADRACE_*`` in the environment, then what is passed to ``App(...)``, then flags
     of the command line, then ``app.override``. Durations are seconds, or text with units: ``"30s"``, ``"1h30m"``.
     """
@@ -89,14 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def rules(self) -> Rules:
         """The numbers of the lifecycle as set."""
-        return Rules(
-            beat=self.beat,
-            lease=self.lease,
-            accept=self.accept,
-            start=self.start,
-            cancel_grace=self.cancel_grace,
-            retention=self.retention(),
-        )
+        own = {name: getattr(self, name) for name in ("beat", "lease", "accept", "start", "cancel_grace")}
+        return Rules(**own, retention=self.retention())
 
     def retention(self) -> Retention:
         """How long ended jobs are kept, as set."""
@@ -115,10 +109,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> Settings:
-        """Read every source. None in ``code`` and ``override`` means unset.
-
-        :raises ConfigError: naming the source, the key and the remedy
-        """
+        """Read every source. None in ``code`` and ``override`` means unset; :raises ConfigError: naming the source, the
+        key and the remedy"""
         found: dict[str, Any] = {}
         for _, values in _layers(code, override, environ, directory):
             found |= values
@@ -136,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         environ: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> list[tuple[str, Any]]:
-        """Everybody who sets this key, and to what: the one that counts first, then those it wins over."""
+        """Every source of this key, and its value: the one that counts first, then those it wins over."""
         layers = _layers(code, override, environ, directory)
         return [(source, values[key]) for source, values in reversed(list(layers)) if key in values]
 
@@ -147,7 +139,7 @@ def _layers(
     environ: Mapping[str, str] | None,
     directory: Path | None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each source says, the weakest first."""
+    """The values of each source, the weakest first."""
     file = find_file(directory or Path.cwd())
     if file is not None:
         found = _checked(_read(file), str(file))
@@ -205,7 +197,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[st
         if not name.startswith(_PREFIX) or not value:
             continue
         key = name.removeprefix(_PREFIX).lower()
-        # The environment is shared: a name that resembles no setting may be somebody else's business.
+        # The environment is shared: a name that resembles no setting may be for another program.
         if key not in Settings.__struct_fields__ and not get_close_matches(
             key, Settings.__struct_fields__, 1, _MIN_NAME_SIMILARITY
         ):
@@ -239,9 +231,8 @@ def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = (
-            float(value) if abs(value) <= MAX_DURATION_SECONDS else MAX_DURATION_SECONDS * 2
-        )  # a whole number may be greater than any float
+        # A whole number may be greater than any float.
+        number = float(value) if abs(value) <= MAX_DURATION_SECONDS else MAX_DURATION_SECONDS * 2
     elif isinstance(value, str):
         with suppress(ValueError):
             number = duration(value)
@@ -253,49 +244,21 @@ def _duration(value: Any) -> float:
     return number
 
 
-def _url(value: Any) -> str:
-    if not isinstance(value, str) or "://" not in value:
-        raise ValueError("must be a URL such as 'sqlite:///headrace.db'")
-    return value
+def _text(fits: Callable[[str], object], message: str, kind: Callable[[str], str] = str) -> Callable[[Any], str]:
+    """A check of a text; ``message``: what it must be."""
 
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(message)
+        return kind(value)
 
-def _key(value: Any) -> Secret:
-    if not isinstance(value, str) or not re.fullmatch(r"[!-~]{1,200}", value):
-        raise ValueError("must be a key as headrace keys create prints it")
-    return Secret(value)
-
-
-def _secret(value: Any) -> Secret:
-    if not isinstance(value, str) or not value.isprintable() or not _MIN_SECRET_CHARACTERS <= len(value) <= 1000:
-        raise ValueError(
-            f"must have {_MIN_SECRET_CHARACTERS} characters at least, of chance:"
-            " python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-        )
-    return Secret(value)
-
-
-def _app(value: Any) -> str:
-    if not isinstance(value, str) or not value.partition(":")[0]:
-        raise ValueError("must name an App as 'MODULE:APP' or 'MODULE'")
-    return value
-
-
-def _namespace(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", value):
-        raise ValueError("must be 1 to 63 letters, digits, '_' or '-'")
-    return value
+    return check
 
 
 def _imports(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one for one in value):
         raise ValueError("must be a list of module names")
     return tuple(value)
-
-
-def _log_format(value: Any) -> str:
-    if value not in ("text", "json"):
-        raise ValueError("must be 'text' or 'json'")
-    return str(value)
 
 
 _SIZES = {"": 1, "B": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
@@ -309,15 +272,20 @@ def _bytes(value: Any) -> int:
     return number
 
 
-_CHECKS = {
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "unwritten": _bytes,
-    "url": _url,
-    "key": _key,
-    "secret": _secret,
-    "app": _app,
-    "namespace": _namespace,
+    "url": _text(lambda text: "://" in text, "must be a URL such as 'sqlite:///headrace.db'"),
+    "key": _text(re.compile(r"[!-~]{1,200}").fullmatch, "must be a key as headrace keys create prints it", Secret),
+    "secret": _text(
+        lambda text: text.isprintable() and _MIN_SECRET_CHARACTERS <= len(text) <= 1000,
+        f"must have {_MIN_SECRET_CHARACTERS} characters at least, of chance:"
+        " python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        Secret,
+    ),
+    "app": _text(lambda text: text.partition(":")[0], "must name an App as 'MODULE:APP' or 'MODULE'"),
+    "namespace": _text(re.compile(r"[A-Za-z0-9_-]{1,63}").fullmatch, "must be 1 to 63 letters, digits, '_' or '-'"),
     "imports": _imports,
-    "log_format": _log_format,
+    "log_format": _text(lambda text: text in ("text", "json"), "must be 'text' or 'json'"),
 }
 
 

@@ -123,7 +123,7 @@ class NotOpen(HeadraceError, RuntimeError):
 
 
 class SyncInAsync(HeadraceError, RuntimeError):
-    """A blocking call was made on a thread whose event loop is running."""
+    """A blocking call was made on a thread with a running event loop."""
 
 
 class NoContext(HeadraceError, RuntimeError):
@@ -180,7 +180,7 @@ class UnknownKey(HeadraceError, LookupError):
     """No key of the hub has this name or prefix."""
 
     def __init__(self, name: str) -> None:
-        # Who gives the key itself should not find it in a log.
+        # A caller that gives the key itself should not find it in a log.
         self.name = f"{name[:11]}…" if name.startswith("hr_") and len(name) > 11 else name
         super().__init__(f"no key named {self.name!r}: headrace keys list lists them, also by prefix")
 
@@ -194,7 +194,7 @@ class KeyTaken(ConfigError):
 
 
 class NotGranted(HeadraceError):
-    """Somebody would give a key more than they have themselves."""
+    """A key would have more than its maker has."""
 
 
 class DuplicateTask(ConfigError):
@@ -305,8 +305,8 @@ class TransitionRefused(HeadraceError):
 
     def __init__(self, job: Job, verb: str, why: str | None = None) -> None:
         reason = f" ({_words(job.reason)})" if job.reason else ""
-        act = f"run job {job.id} now" if verb == "run_now" else f"{verb} job {job.id}"
-        super().__init__(f"cannot {act}: " + (why or f"it is {job.status}{reason}"))
+        action = f"run job {job.id} now" if verb == "run_now" else f"{verb} job {job.id}"
+        super().__init__(f"cannot {action}: " + (why or f"it is {job.status}{reason}"))
         self.job, self.verb = job, verb
 
 
@@ -319,7 +319,7 @@ class Stale(HeadraceError):
 
 
 class Stopped(HeadraceError):
-    """Raised by ``ctx.check()`` when the handler is asked to stop."""
+    """Raised by ``ctx.check()`` when the handler should stop."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the handler was asked to stop: {why}")
@@ -335,11 +335,11 @@ class HandlerFailed(HeadraceError):
 
 
 class EngineError(HeadraceError):
-    """The store answered with an error."""
+    """The store replied with an error."""
 
 
 class Unavailable(EngineError, ConnectionError):
-    """The store could not be reached; ``outcome`` tells whether the write may have happened."""
+    """The store could not be reached; ``outcome`` says whether the write may have happened."""
 
     def __init__(
         self, message: str, *, outcome: Literal["refused", "unknown"] = "refused", ids: Sequence[UUID] = ()
@@ -401,7 +401,7 @@ _MAX_SHOWN_CHARACTERS = 300
 
 def shown(value: object) -> str:
     """A value as an error shows it, whatever it is: Python refuses to spell out a number of more than 4,300 digits, and
-    what is too deep; and no error is made of all that somebody sent."""
+    what is too deep; and no error repeats all that was sent."""
     if isinstance(value, int) and abs(value) > 10**30:
         return f"a number of {value.bit_length()} bits"
     try:

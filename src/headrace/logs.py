@@ -45,12 +45,8 @@ def labels(job: Job, attempt: int | None = None) -> dict[str, Any]:
 
 
 def attempt_summary(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True, began: bool = True) -> str:
-    """What became of an attempt, and of its job with it; ``job`` is as stored after that.
-
-    ``began``: its start is on record.
-
-    Payload and result are left out, and what was found wrong with them: logs go where they may not.
-    """
+    """What became of an attempt, and of its job with it; ``job`` is as stored after that; ``began``: its start is on
+    record. Payload and result are left out, and what was found wrong with them: logs go where they may not."""
     which = f"attempt {job.charged} of {job.max_attempts}"
     if not charged:
         which = f"attempt {job.attempt}" if began else "an attempt that may not have begun"
@@ -81,7 +77,7 @@ def _then(job: Job, now: datetime) -> str:
 
 
 NONE = "-"
-"""What a record says in place of a job that it was not made in, where its format asks for one."""
+"""What a record says in place of a job that it was not made in, where its format needs one."""
 ABOUT = "_headrace"
 """Where a record keeps what it says about its job, if it has other things under some of the names."""
 
@@ -153,7 +149,7 @@ class TextFormatter(logging.Formatter):
 
 
 def make_printable(record: logging.LogRecord) -> None:
-    """Spell out what would make a terminal do something, or look like another line, whoever writes the record down."""
+    """Spell out what would make a terminal do something, or look like another line, in any handler's output."""
     said = message_of(record)
     if (plain := printable(said)) != said:
         record.msg, record.args = plain, ()
@@ -182,9 +178,8 @@ def _is_none(value: Any) -> bool:
 def _encode(line: dict[str, Any]) -> str:
     try:
         return printable_json(msgspec.json.encode(line, enc_hook=_shown).decode())
-    except (
-        Exception
-    ):  # a circle, half a character, a key that is no text: each value by itself, as far as it can be shown
+    except Exception:
+        # A circle, half a character, a key that is no text: each value by itself, as far as it can be shown.
         shown = {_text(name): _plain(value) for name, value in line.items()}
         return printable_json(msgspec.json.encode(shown).decode())
 

@@ -115,7 +115,7 @@ async def test_one_trace_from_the_submit_through_run_and_child_to_the_retry(otel
     assert is_under(otel.span("run receipt"), by_first)
     about = {
         names.MESSAGING_SYSTEM: "headrace",
-        "headrace.client.task": "charge",
+        "headrace.task": "charge",
         names.MESSAGING_MESSAGE_ID: str(job.id),
     }
     about |= {names.MESSAGING_DESTINATION_NAME: "till"}

@@ -72,8 +72,6 @@ MAY_EXAMINE: Mapping[str, str] = {
 
 MAY_GROW: Mapping[str, str] = {
     "runtime/retries.py": "Pauses, for everyone else",
-    "runtime/writes/batcher.py": "its two rounds were measured",
-    "runtime/writes/inserts.py": "waits for keys that others have locked",
 }
 """Files that may make their own pauses longer and longer, each with its reason."""
 

@@ -129,7 +129,7 @@ class World:
 
     def __init__(self, engine: ShakyEngine, host: SimHost) -> None:
         self.engine, self.host, self.clock = engine, host, host.clock
-        self.writer = Writer(engine, host, patience=0.0)
+        self.writer = Writer(engine, host, timeout=0.0)
 
     @property
     def now(self) -> datetime:

@@ -711,7 +711,7 @@ async def test_what_a_worker_has_not_begun_when_it_leaves_is_not_missed(shop: Sh
     async with shop.worker() as worker:
         await until(lambda: worker.stats.state == "running")
         before, others = worker.id, set(worker._side)
-        worker.told(before, Dead())
+        worker.on_beat_reply(before, Dead())
         (task,) = worker._side - others
         task.cancel()  # as it does when it leaves, here before the task had a turn
         await asyncio.gather(task, return_exceptions=True)

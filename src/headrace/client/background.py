@@ -28,7 +28,7 @@ _End = tuple[BaseException | None, T | None]
 """How a coroutine ended: its error, or what it returned."""
 
 POLL_SECONDS = 0.25
-"""Seconds between two looks whether a handler that waits on its thread should stop."""
+"""Seconds between two checks whether a handler that waits on its thread should stop."""
 
 
 class BackgroundLoop:
@@ -38,7 +38,7 @@ class BackgroundLoop:
         self.loop = asyncio.new_event_loop()
         self._apps: dict[int, App] = {}
         self._waiting: Counter[int] = Counter()
-        self._door = asyncio.Lock()
+        self._entering = asyncio.Lock()
         self._kept: list[object] = []
         self._thread = threading.Thread(target=self._main, name="headrace-sync", daemon=True)
         self._thread.start()
@@ -59,7 +59,7 @@ class BackgroundLoop:
     async def inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
         """Open the App here, unless it is, and do the work; the App stays open for the next."""
         try:
-            async with self._door:
+            async with self._entering:
                 if id(app) not in self._apps:
                     await app.__aenter__()
                     self._apps[id(app)] = app
@@ -73,14 +73,14 @@ class BackgroundLoop:
             self._waiting[id(app)] -= 1
 
     async def leave(self, app: App) -> None:
-        """Close the App here, unless somebody waits."""
-        async with self._door:
+        """Close the App here, unless a caller waits."""
+        async with self._entering:
             if id(app) in self._apps and not self._waiting[id(app)]:
                 del self._apps[id(app)]
                 await app.__aexit__(None, None, None)
 
     async def _leave_all(self) -> None:
-        async with self._door:
+        async with self._entering:
             apps, self._apps = self._apps, {}
             for app in apps.values():
                 await app.__aexit__(None, None, None)
@@ -96,7 +96,7 @@ class BackgroundLoop:
                 self.loop.close()
 
     def forget(self) -> None:
-        """The process forked, and the thread stayed behind: its Apps are not open here."""
+        """Take the Apps for closed: the process forked, and the thread stayed behind."""
         self._kept = [app._forget(self.loop) for app in self._apps.values()]
 
 
@@ -145,7 +145,7 @@ def run_on(
         loop.call_soon_threadsafe(begin)
         error, result = _wait_for(ended, timeout, check)
     except BaseException:
-        # An interrupt of the waiting thread: nobody waits for the work any more.
+        # An interrupt of the waiting thread: nothing waits for the work any more.
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(cancel)
         raise
@@ -182,13 +182,13 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
             " end: note the signal in the handler, and act on it after it has returned"
         )
     background, ctx = _started(), Context._current_or_none()
-    # A handler that was asked to stop before does what it has to do on its way out.
+    # A handler that should stop already does what it has to do on its way out.
     check = None if ctx is None or ctx.stopping is not None else ctx.check
     return background.run(background.inside(app, work), check=check)
 
 
 def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
-    """Refuse to wait on a thread whose loop the waiting would stop; :raises SyncInAsync:"""
+    """Refuse to wait on a thread with a running loop, which the waiting would stop; :raises SyncInAsync:"""
     if _has_loop():
         work.close()
         raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
@@ -199,10 +199,8 @@ def _has_loop() -> bool:
 
 
 def session_of(app: App) -> Session | None:
-    """What is open for an App on the background loop, for a thread that may block; None: nothing, or it may not.
-
-    It may be closed at any moment.
-    """
+    """The session of an App on the background loop, for a thread that may block; None: none, or it may not. It may be
+    closed at any moment."""
     background = _background
     return None if background is None or _has_loop() else app._session_on(background.loop)
 
@@ -214,10 +212,10 @@ def is_here() -> bool:
 
 
 def leave(app: App) -> None:
-    """Close an App that was opened for waiting, unless somebody waits; the next wait opens it again."""
+    """Close an App that was opened for waiting, unless a caller waits; the next wait opens it again."""
     with _lock:
         background = _background
-    # On the loop's own thread waiting for the loop would last for ever; and whoever is there is somebody who waits.
+    # On the loop's own thread waiting for the loop would last for ever; and a caller there waits itself.
     if background is not None and not background.is_here():
         background.run(background.leave(app))
 

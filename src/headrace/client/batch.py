@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.client.draft import Draft
-from headrace.client.handle import JobHandle, handle_of
+from headrace.client.handle import JobHandle, answered, handle_of
 from headrace.client.submission.middleware import check_drafts, through
 from headrace.client.submission.parentage import arranged
 from headrace.client.submission.submit import child_of_handler, jobs_of, wished
@@ -24,7 +24,7 @@ from headrace.core.query import Filter
 from headrace.core.status import LIVE
 from headrace.core.times import Seconds, seconds
 from headrace.core.validation import checked_note
-from headrace.engine import MAX_BATCH, Duplicated
+from headrace.engine import MAX_BATCH
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import (
     BatchFailed,
@@ -50,11 +50,11 @@ __all__ = ["Batch", "BatchHandle"]
 R = TypeVar("R")
 
 _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, _POLL_FACTOR = 0.02, 1.0, 1.6
-"""Seconds between two looks when no hint comes."""
+"""Seconds between two polls when no hint comes."""
 
 
 class BatchHandle:
-    """A batch: filled within ``async with app.batch() as batch:``, stored when the block ends, then looked at here."""
+    """A batch: filled within ``async with app.batch() as batch:``, stored when the block ends, then read here."""
 
     def __init__(
         self,
@@ -82,10 +82,8 @@ class BatchHandle:
     # -- filling
 
     def add(self, draft: Draft[R]) -> Draft[R]:
-        """Put a draft in; nothing is stored before the block ends.
-
-        :raises ConfigError: the batch was stored already, or the draft is for a transaction or another App
-        """
+        """Put a draft in; nothing is stored before the block ends;
+        :raises ConfigError: the batch was stored already, or the draft is for a transaction or another App"""
         if self._id is not None:
             raise ConfigError("a batch that was stored takes no more drafts: make another one")
         check_drafts(self._app, [draft], "batch.add")
@@ -148,20 +146,12 @@ class BatchHandle:
             customer=customer_of(jobs),
         )
         answers = await session.writer.inserts.insert_batch(record, jobs)
-        by_draft: dict[UUID, JobHandle[Any]] = {
-            draft.id: JobHandle(
-                self._app,
-                answer.job.id,
-                last=answer.job,
-                duplicate=isinstance(answer, Duplicated),
-                replaced=isinstance(answer, Duplicated) and answer.replaced,
-                handler=draft._handler,
-            )
-            for draft, answer in zip(drafts, answers, strict=True)
+        by_draft = {
+            draft.id: answered(self._app, answer, draft._handler) for draft, answer in zip(drafts, answers, strict=True)
         }
         self._handles = [by_draft[draft.id] for draft in given]
         for draft, answer in zip(drafts, answers, strict=True):
-            handle_of(draft, answer)  # raises Duplicate where that was asked for
+            handle_of(draft, answer)  # raises Duplicate where the draft says so
         return self._handles
 
     def _new_id(self, parent: UUID | None) -> UUID:
@@ -172,7 +162,7 @@ class BatchHandle:
         call = "batch:" + ",".join(sorted(str(draft.id) for draft in self._drafts))
         return child_id(parent, call, ctx._place(call))
 
-    # -- looking
+    # -- reading
 
     @property
     def id(self) -> UUID:
@@ -183,16 +173,14 @@ class BatchHandle:
 
     @property
     def handles(self) -> list[JobHandle[Any]]:
-        """Its jobs, in the order they were added; known where it was submitted.
-
-        :raises ConfigError: it was submitted elsewhere
-        """
+        """Its jobs, in the order they were added; known where it was submitted;
+        :raises ConfigError: it was submitted elsewhere"""
         if self._handles is None:
             raise ConfigError(f"the jobs of batch {self.id} are known where it was submitted; jobs() asks the store")
         return self._handles
 
     async def jobs(self) -> list[JobHandle[Any]]:
-        """Its jobs, in the order they were submitted; asks the store where they are not known."""
+        """Its jobs, in the order they were submitted; read from the store where they are not known."""
         if self._handles is not None:
             return self._handles
         sealed = (await self.refresh()).sealed
@@ -212,10 +200,8 @@ class BatchHandle:
                 return
 
     async def refresh(self) -> Batch:
-        """The record now: its tally, whether it is sealed, when it ended.
-
-        :raises JobNotFound: there is no such batch
-        """
+        """The record now: its tally, whether it is sealed, when it ended;
+        :raises JobNotFound: there is no such batch"""
         [found] = await self._app.session.engine.families.batches([self.id])
         if found is None:
             raise no_batch(self.id)
@@ -225,10 +211,8 @@ class BatchHandle:
     # -- waiting
 
     async def wait(self, *, timeout: Seconds | None = None) -> Batch:
-        """Wait until it has ended: sealed, and all of its jobs ended.
-
-        :raises ResultTimeout: it had not ended in time; its jobs go on
-        """
+        """Wait until it has ended: sealed, and all of its jobs ended;
+        :raises ResultTimeout: it had not ended in time; its jobs go on"""
         limit = None if timeout is None else seconds(timeout, "timeout")
         ended = await self._app.session.batch_watcher.ended(self.id, limit)
         if ended is None:
@@ -248,7 +232,7 @@ class BatchHandle:
         handles, results, errors = await self.jobs(), list[Any](), list[JobFailed | JobCancelled]()
         if len(handles) < total:
             raise JobNotFound(self.id, f"of the {total} jobs of batch {self.id} {total - len(handles)} were pruned")
-        await self._look_at(handles)
+        await self._read(handles)
         for handle in handles:
             # One that held the key of a draft is waited for here: the batch has ended without it.
             left = None if limit is None else max(0.0, begun + limit - self._app.host.clock.monotonic())
@@ -265,34 +249,46 @@ class BatchHandle:
     async def as_completed(self) -> AsyncIterator[JobHandle[Any]]:
         """Each of its jobs once, as they end, failed ones too: see ``handle.last``."""
         waiting = {handle.id: handle for handle in await self.jobs()}
-        hinted: set[UUID] = set()
+        hinted, heard = set[UUID](), asyncio.Event()
 
-        def concerns(names: tuple[str, ...]) -> bool:
-            news = {id for id in map(UUID, names) if id in waiting}
-            hinted.update(news)
-            return bool(news)
+        def hear(hint: Hint) -> None:
+            if ours := {id for id in map(UUID, hint.names) if id in waiting}:
+                hinted.update(ours)
+                heard.set()
 
-        async with _Looks(self._app, concerns) as looks:
-            everybody = True
-            while waiting:
-                asked = list(waiting.values()) if everybody else [waiting[id] for id in hinted if id in waiting]
-                hinted.clear()
-                try:
-                    await self._look_at(asked)
-                except StoreLost:
-                    raise
-                except Unavailable:
-                    pass  # it comes back
-                for handle in asked:
-                    if handle.last is not None and handle.last.ended:
-                        del waiting[handle.id]
-                        await looks.waiting.back()
-                        yield handle
-                # After a hint those it named are asked for; without one, all of them, as often as the pauses allow.
-                everybody = not hinted and not await looks.next(len(waiting) / MAX_POLLED_PER_SECOND)
+        pauses = Pauses(self._app.host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
+        unlisten, every = self._app.session.engine.bus.listen(frozenset({Topic.ENDED}), hear), True
+        try:
+            async with SlotWait() as slot:
+                while waiting:
+                    polled = list(waiting.values()) if every else [waiting[id] for id in hinted if id in waiting]
+                    hinted.clear()
+                    try:
+                        await self._read(polled)
+                    except StoreLost:
+                        raise
+                    except Unavailable:
+                        pass  # it comes back
+                    for handle in polled:
+                        if handle.last is not None and handle.last.ended:
+                            del waiting[handle.id]
+                            await slot.back()
+                            yield handle
+                    if every := not hinted:
+                        # After a hint those it named are read; without one, all of them, as often as the pauses allow.
+                        slot.yield_slot()
+                        least = len(waiting) / MAX_POLLED_PER_SECOND
+                        every = not await self._app.host.wait(heard, max(pauses.seconds, least))
+                        heard.clear()
+                        if every:
+                            pauses.grow()
+                        else:
+                            pauses.reset()
+        finally:
+            unlisten()
 
-    async def _look_at(self, handles: list[JobHandle[Any]]) -> None:
-        """See how those stand that had not ended when they were last seen."""
+    async def _read(self, handles: list[JobHandle[Any]]) -> None:
+        """Read those that had not ended when they were last read."""
         live = [handle for handle in handles if handle.last is None or not handle.last.ended]
         for start in range(0, len(live), MAX_BATCH):
             part = live[start : start + MAX_BATCH]
@@ -303,21 +299,18 @@ class BatchHandle:
                     raise JobNotFound(handle.id)
                 handle.last = job
 
-    # -- acting
+    # -- actions
 
     async def cancel(self, *, by: str | None = None) -> int:
         """Cancel those of its jobs that have not ended; how many. It takes no more: a submitter that is still adding is
-        refused.
-
-        :raises JobNotFound: there is no such batch
-        """
+        refused; :raises JobNotFound: there is no such batch"""
         by = checked_note(by, "by")
         session = self._app.session
         record = await session.writer.cancel_batch(self.id, by)
         if record is None:
             raise no_batch(self.id)
         self.last = record
-        # All of them were told, but for those that another session tells just now, or that could not be told at once.
+        # All were stopped, but for those that another session is stopping, or that could not be stopped at once.
         left = [job.id async for job in self._members(status=LIVE) if job.cancel_requested_at is None]
 
         async def cancel(id: UUID) -> None:
@@ -326,42 +319,6 @@ class BatchHandle:
 
         await asyncio.gather(*map(cancel, left))
         return record.tally.live
-
-
-class _Looks:
-    """When to look again: at a hint that concerns the caller, else after a pause that grows."""
-
-    def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
-        self._app, self._concerns = app, concerns
-        self._heard = asyncio.Event()
-        self._pauses = Pauses(app.host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
-        self.waiting = SlotWait()
-        """Yields the slot of a handler that waits here."""
-
-    async def __aenter__(self) -> Self:
-        self._unlisten = self._app.session.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unlisten()
-        await self.waiting.__aexit__(kind, error, trace)
-
-    def _hear(self, hint: Hint) -> None:
-        if self._concerns(hint.names):
-            self._heard.set()
-
-    async def next(self, least: float) -> bool:
-        """Wait for a hint, or for a pause of at least so many seconds; whether a hint came."""
-        self.waiting.yield_slot()
-        heard = await self._app.host.wait(self._heard, max(self._pauses.seconds, least))
-        self._heard.clear()
-        if heard:
-            self._pauses.reset()
-        else:
-            self._pauses.grow()
-        return heard
 
 
 def _refuse(draft: Draft[Any], *names: str) -> None:

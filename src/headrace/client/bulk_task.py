@@ -50,12 +50,12 @@ class BulkDecorator:
     def __init__(self, home: Tasks, size: int, wait: Seconds, options: Mapping[str, Any]) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_BULK_ITEMS:
             raise ConfigError(f"size must be a whole number from 1 to {MAX_BULK_ITEMS}, not {shown(size)}")
-        patience = seconds(wait, "wait")
-        if patience > MAX_BULK_WAIT_SECONDS:
+        span = seconds(wait, "wait")
+        if span > MAX_BULK_WAIT_SECONDS:
             raise ConfigError(
                 f"wait must be at most {MAX_BULK_WAIT_SECONDS:g} s, not {shown(wait)}: claimed jobs must not wait long"
             )
-        self._home, self._options = home, {**options, "bulk": (size, patience)}
+        self._home, self._options = home, {**options, "bulk": (size, span)}
 
     @overload
     def __call__(self, fn: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | Exception]]], /) -> BulkTask[T, R]: ...
@@ -74,11 +74,8 @@ class BulkDecorator:
 
 
 def make_handler(fn: Callable[..., Any], bulk: tuple[int, float] | None, *, name: str, **options: Any) -> Handler:
-    """A handler; with ``bulk`` (size and wait) one whose jobs have one item each: any runner can call it with a single
-    one, a worker collects many.
-
-    :raises ConfigError: the function is not of this kind
-    """
+    """A handler; with ``bulk`` (size and wait) for jobs of one item each: any runner can call it with a single one, a
+    worker collects many; :raises ConfigError: the function is not of this kind"""
     if bulk is None:
         return Handler(fn, name=name, **options)
     if not inspect.iscoroutinefunction(fn):

@@ -27,7 +27,7 @@ SPEC_OPTIONS = (
     "queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "customer", "requires", "dedup",
     "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace", "headers", "route", "query",
 )  # fmt: skip
-"""The options that are part of what was asked for."""
+"""The options that are part of a spec."""
 KEY_OPTIONS = ("dedup_for", "on_duplicate")
 """Those that are so for a job with a dedup key; without one they mean nothing."""
 _ASKED = frozenset(SPEC_OPTIONS)
@@ -74,10 +74,8 @@ class Draft(Generic[R_co]):
         return f"<Draft {self.task} {self.id}>"
 
     def with_options(self, **options: Unpack[JobOptions]) -> Draft[R_co]:
-        """The same job, under the same id, with these options in place of its own; for whoever passes it on.
-
-        :raises ConfigError: naming the option
-        """
+        """The same job, under the same id, with these options in place of its own; for middleware that passes it on;
+        :raises ConfigError: naming the option"""
         own = None if self._handler is None else self._handler.policy.retry.function
         changed = merged(self.options, refuse_function(check_options(options), own))
         return Draft(self._app, self.id, self.task, self.payload_text, changed, self._handler)
@@ -89,25 +87,21 @@ class Draft(Generic[R_co]):
         return Draft(self._app, self.id, self.task, self.payload_text, whole, self._handler, asked)
 
     async def submit(self) -> JobHandle[R_co]:
-        """Store the job; a second time finds the first.
-
-        :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
-        """
+        """Store the job; a second time finds the first;
+        :raises Duplicate: the dedup key is held and ``on_duplicate`` says so"""
         from headrace.client.submission.submit import submit  # which must know what a draft is
 
         return await submit(self)
 
     def submit_sync(self) -> JobHandle[R_co]:
-        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
-
-        :raises SyncInAsync: this thread has a running event loop
-        """
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread;
+        :raises SyncInAsync: this thread has a running event loop"""
         from headrace.client.submission.direct import submit
 
         return submit(self)
 
     def _spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
-        """What is asked for; as a child, and as part of a batch."""
+        """The spec of the job; as a child, and as part of a batch."""
         asked = asked_in(self.options) if self._asked is None else self._asked  # which other drafts share
         if parentage is not None:
             taken = {"trace": parentage.trace, "customer": parentage.customer}

@@ -1,4 +1,4 @@
-"""A job as its submitter holds it: look, wait, act."""
+"""A job as its submitter holds it: read, wait, do actions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.client.draft import Draft
     from headrace.worker.handler import Handler
 
-__all__ = ["JobHandle", "StreamHandle", "handle_of"]
+__all__ = ["JobHandle", "StreamHandle", "answered", "handle_of"]
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -67,7 +67,7 @@ class JobHandle(Generic[R_co]):
         self.last = last
         """The record as it was last seen; None if it never was."""
         self.duplicate = duplicate
-        """Whether the submit met another job with the same dedup key: this is that job."""
+        """Whether another job has the same dedup key: this is that job."""
         self.replaced = replaced
         """Whether that job was changed by the submit (``on_duplicate="replace"``): it has the new payload."""
 
@@ -88,7 +88,7 @@ class JobHandle(Generic[R_co]):
         return None if self.last is None else self.last.status
 
     async def refresh(self) -> Job:
-        """The record as it stands.
+        """The record as it is now.
 
         :raises JobNotFound:
         :raises NotCommitted: it was submitted within a transaction that is not committed
@@ -99,7 +99,7 @@ class JobHandle(Generic[R_co]):
 
     @contextmanager
     def _in_store(self) -> Iterator[None]:
-        """Ask the store; a job it does not know may be one that is not committed yet."""
+        """Read the store; a job it does not know may be one that is not committed yet."""
         try:
             yield
         except JobNotFound:
@@ -126,10 +126,8 @@ class JobHandle(Generic[R_co]):
         return cast("R_co", self._decoded(job))
 
     async def ended(self, *, timeout: Seconds | None = None) -> Job | None:
-        """Wait for the end and return the record, however it ended; None: it had not ended in time, and goes on.
-
-        :raises JobNotFound:
-        """
+        """Wait for the end and return the record, however it ended; None: it had not ended in time, and goes on;
+        :raises JobNotFound:"""
         if self.last is not None and self.last.ended:
             return self.last
         limit = timeout if timeout is None else seconds(timeout, "timeout")
@@ -170,10 +168,8 @@ class JobHandle(Generic[R_co]):
         return self._app.jobs.logs(self.id, follow=follow, attempt=attempt)
 
     async def cancel(self, *, by: str | None = None) -> Job:
-        """End it, or ask its worker to stop it; a second time changes nothing.
-
-        :raises TransitionRefused: it ended already
-        """
+        """End it, or request that its worker stops it; a second time changes nothing;
+        :raises TransitionRefused: it ended already"""
         return await self._act(CancelAction(), by)
 
     async def retry(self, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
@@ -197,14 +193,7 @@ class JobHandle(Generic[R_co]):
 
         with self._in_store():
             answer = await rerun(self._app, self.id, AnyRerun(payload=cast(Any, payload), given=options), by)
-        return JobHandle(
-            self._app,
-            answer.job.id,
-            last=answer.job,
-            duplicate=isinstance(answer, Duplicated),
-            replaced=isinstance(answer, Duplicated) and answer.replaced,
-            handler=self._handler,
-        )
+        return answered(self._app, answer, self._handler)
 
     async def discard(self, *, by: str | None = None) -> Job:
         """End a completed or failed job as ``cancelled (discarded)``; :raises TransitionRefused: it is neither"""
@@ -219,31 +208,23 @@ class JobHandle(Generic[R_co]):
         return await self._act(ResolveAction(result=result, error=cast(Any, error)), by)
 
     async def run_now(self, *, by: str | None = None) -> Job:
-        """Put it in line at once, if it is scheduled or waits for its next attempt.
-
-        :raises TransitionRefused: it waits for no time
-        """
+        """Make it ``queued`` at once, if it is scheduled or waits for its next attempt;
+        :raises TransitionRefused: it waits for no time"""
         return await self._act(RunNowAction(), by)
 
     async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
-        """Let it wait for another time: a moment, or so long from now.
-
-        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended
-        """
+        """Let it wait for another time: a moment, or so long from now;
+        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended"""
         return await self._act(PostponeAction(until=cast(Any, until)), by)
 
     async def move(self, queue: str, *, by: str | None = None) -> Job:
-        """Move it to another queue, with its arrival: ``job.queue``; ``job.asked_queue`` is the first one.
-
-        :raises TransitionRefused: a worker holds it, or it ended
-        """
+        """Move it to another queue, with its arrival: ``job.queue``; ``job.asked_queue`` is the first one;
+        :raises TransitionRefused: a worker holds it, or it ended"""
         return await self._act(MoveAction(queue=queue), by)
 
     async def reprioritise(self, priority: int, *, by: str | None = None) -> Job:
-        """Give it another priority, 0 to 100: ``job.priority``; ``job.asked_priority`` is the first one.
-
-        :raises TransitionRefused: a worker holds it, or it ended
-        """
+        """Give it another priority, 0 to 100: ``job.priority``; ``job.asked_priority`` is the first one;
+        :raises TransitionRefused: a worker holds it, or it ended"""
         return await self._act(ReprioritiseAction(priority=priority), by)
 
     async def _act(self, action: Action, by: str | None) -> Job:
@@ -268,24 +249,23 @@ class StreamHandle(JobHandle[int], Generic[T_co]):
 
 
 def handle_of(draft: Draft[R_co], answer: Inserted | Duplicated, *, uncommitted: bool = False) -> JobHandle[R_co]:
-    """The job as its submitter holds it; :raises Duplicate: if that was asked for
-
-    A request that is repeated is no duplicate in this sense: it is answered as the first time.
-    """
+    """The job as its submitter holds it; :raises Duplicate: if the draft says so A request that is repeated is no
+    duplicate in this sense: it gets the same reply as the first time."""
     job = answer.job
     if not isinstance(answer, Duplicated):
         return JobHandle(draft._app, job.id, last=job, handler=draft._handler, uncommitted=uncommitted)
     if draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, job):
         raise Duplicate(job)
-    return JobHandle(
-        draft._app,
-        job.id,
-        last=job,
-        duplicate=True,
-        replaced=answer.replaced,
-        handler=draft._handler,
-        uncommitted=uncommitted,
-    )
+    return answered(draft._app, answer, draft._handler, uncommitted=uncommitted)
+
+
+def answered(
+    app: App, answer: Inserted | Duplicated, handler: Handler | None, *, uncommitted: bool = False
+) -> JobHandle[Any]:
+    """The handle of the job that a submit stored or found."""
+    duplicate, replaced = isinstance(answer, Duplicated), isinstance(answer, Duplicated) and answer.replaced
+    known: dict[str, Any] = {"last": answer.job, "handler": handler, "uncommitted": uncommitted}
+    return JobHandle(app, answer.job.id, duplicate=duplicate, replaced=replaced, **known)
 
 
 def _is_repeated(draft: Draft[Any], job: Job) -> bool:

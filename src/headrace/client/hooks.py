@@ -58,8 +58,8 @@ class Hooks:
         self._attached[handler] = own
         handler.tracing = self.tracing
         handler.surround([*self.middleware, *own.middleware])
-        told = {STATUSES[one]: (*self.callbacks[one], *own.callbacks[one]) for one in MOMENTS}
-        handler.callbacks = {status: found for status, found in told.items() if found} or None
+        called = {STATUSES[one]: (*self.callbacks[one], *own.callbacks[one]) for one in MOMENTS}
+        handler.callbacks = {status: found for status, found in called.items() if found} or None
 
     def renew(self) -> None:
         """Rebuild what handlers call: hooks were added."""
@@ -102,8 +102,8 @@ class Hooked:
     def submit_middleware(self, fn: S) -> S:
         """Call this around every submit: ``async def f(drafts, call_next): return await call_next(drafts)``.
 
-        It may pass on drafts with other options (``draft.with_options(...)``), refuse them by raising, and look
-        at the handles. The first that was registered is the outermost.
+        It may pass on drafts with other options (``draft.with_options(...)``), refuse them by raising, and read the
+        handles. The first that was registered is the outermost.
 
         :raises ConfigError: it is no coroutine function of drafts and ``call_next``
         """
@@ -126,11 +126,11 @@ class Hooked:
         return self._on("on_success", fn)
 
     def on_retry(self, fn: C) -> C:
-        """Call this with every job whose attempt failed and that will be retried: see its error and available_at."""
+        """Call this with every job that failed an attempt and will be retried: see its error and available_at."""
         return self._on("on_retry", fn)
 
     def on_failed(self, fn: C) -> C:
-        """Call this with every job whose last attempt failed in a worker of this App."""
+        """Call this with every job that failed its last attempt in a worker of this App."""
         return self._on("on_failed", fn)
 
     def on_cancelled(self, fn: C) -> C:

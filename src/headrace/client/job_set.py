@@ -1,4 +1,4 @@
-"""Jobs that match filters: list them, count them, act on each of them."""
+"""Jobs that match filters: list them, count them, do an action to each of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["JobSet"]
 
 ID_PAGE_JOBS = 200
-"""So many jobs are read at a time while those that match are looked for; of each only the id is kept."""
+"""So many jobs are read at a time to find those that match; of each only the id is kept."""
 
 Results = AsyncGenerator[ActionResult, None]
 
@@ -70,7 +70,7 @@ class JobSet:
         return await session.engine.records.count_matching(self._filter(action), session.host.clock.now())
 
     def cancel(self, *, by: str | None = None) -> Results:
-        """End them, or ask their workers to stop them."""
+        """End them, or request that their workers stop them."""
         return self.act(CancelAction(), by=by)
 
     def retry(self, *, delay: Seconds = 0.0, by: str | None = None) -> Results:
@@ -92,7 +92,7 @@ class JobSet:
         return self.act(ResolveAction(result=result, error=cast(Any, error)), by=by)
 
     def run_now(self, *, by: str | None = None) -> Results:
-        """Put them in line at once."""
+        """Make them ``queued`` at once."""
         return self.act(RunNowAction(), by=by)
 
     def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Results:

@@ -66,10 +66,8 @@ class Lifetime:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force; files and the environment are read once, when first asked for.
-
-        :raises ConfigError: naming the source, the key and the remedy
-        """
+        """The settings in force; files and the environment are read once, at the first use;
+        :raises ConfigError: naming the source, the key and the remedy"""
         if self._settings is None:
             self._settings = Settings.load(code=self._code, override=self._override)
         return self._settings
@@ -98,11 +96,8 @@ class Lifetime:
     def override(
         self, *, url: str | None = None, clock: Clock | None = None, host: Host | None = None
     ) -> Iterator[Self]:
-        """Use another store and another clock for a while, as tests do.
-
-        :raises ConfigError: the App is open
-        """
-        # An App that nobody uses stays open for `wait`; it must not meet there what belongs to the other store.
+        """Use another store and another clock for a while, as tests do; :raises ConfigError: the App is open"""
+        # An unused App stays open for `wait`; it must not find there what belongs to the other store.
         background.leave(cast("App", self))
         if self._open_somewhere():
             raise ConfigError("override: this App is open; override it before it is entered")
@@ -143,7 +138,7 @@ class Lifetime:
         while True:
             state = self._states.setdefault(loop, _LoopState())
             async with state.lock:
-                if state.over:  # the last one left while this one waited at the door
+                if state.over:  # the last one left while this one waited for the lock
                     continue
                 if state.session is None:
                     state.logs.enter_context(caught_logs())
@@ -186,10 +181,7 @@ class Lifetime:
 
     @property
     def session(self) -> Session:
-        """What is open on the running loop.
-
-        :raises NotOpen: the App was not entered there
-        """
+        """What is open on the running loop; :raises NotOpen: the App was not entered there"""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""The options of a job: what may be asked for, checked where it is written, merged where it is used."""
+"""The options of a job: checked where they are written, merged where they are used."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class JobOptions(TypedDict, total=False):
     """When the dedup key is held: return the handle of the holder (default), raise ``Duplicate``, or ``replace`` what
     the holder is to do; one that runs already lets go of the key, and a new job is stored."""
     request_key: str | None
-    """Names one request, of one customer to one task: a submit with the same key is answered with the job of the first
-    one until that is pruned, and with ``KeyReused`` if its payload is another. For one submit, not for a task."""
+    """Names one request, of one customer to one task: a submit with the same key returns the job of the first one until
+    that is pruned, and raises ``KeyReused`` if its payload is another. For one submit, not for a task."""
     tags: Sequence[str]
     """Labels to find it by."""
     metadata: Mapping[str, Any]
@@ -88,7 +88,7 @@ class JobOptions(TypedDict, total=False):
     requires: Mapping[str, Any]
     """What a worker must offer to be given the job, by name; a number is a minimum. See the guide on workers."""
     customer: str | None
-    """On whose behalf it runs."""
+    """The customer for whom it runs."""
     concurrency_key: str | None
     """At most ``max_per_key`` jobs of the task with the same key are held at once, and keys take turns. As an option of
     the task, a template of its parameters."""
@@ -102,11 +102,11 @@ class JobOptions(TypedDict, total=False):
     """For jobs that a handler submits. True (default): the id is computed from the handler's job and the call (task,
     arguments, number among equal calls), so that a later attempt finds the job and does not submit it again."""
     webhook: str | Mapping[str, Any]
-    """Where the job is to be told of: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret`` and
+    """The address to notify of the job: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret`` and
     ``bearer``. For one submit, not for a task; ``app.webhooks.add`` subscribes to many jobs."""
     headers: Mapping[str, str | Sequence[str]]
-    """Headers of the HTTP request that asks for the job, kept with it; one that is given more than once is a list. For
-    one submit, like ``route`` and ``query``."""
+    """Headers of the HTTP request for the job, kept with it; one that is given more than once is a list. For one
+    submit, like ``route`` and ``query``."""
     route: Mapping[str, Any]
     """The parameters in the path of that request, by name."""
     query: Mapping[str, str | Sequence[str]]
@@ -155,32 +155,20 @@ TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_temp
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
 
 
-def _priority(value: Any, name: str) -> int:
-    return validation.whole(value, name, 0, 100)
-
-
 def _retry(value: Any, name: str) -> Retry:
     if not isinstance(value, Retry):
         raise ConfigError(f"{name} must be a Retry, as in Retry(max_retries=5), not {shown(value)}")
     return value
 
 
-def _timeout(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    number = seconds(value, name)
-    if number == 0:
-        raise ConfigError(f"{name} must be longer than 0; None means no limit")
-    return number
+def _span(zero: str) -> Callable[[Any, str], float | None]:
+    def check(value: Any, name: str) -> float | None:
+        number = None if value is None else seconds(value, name)
+        if number == 0:
+            raise ConfigError(f"{name} must be longer than 0; {zero}")
+        return number
 
-
-def _period(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    number = seconds(value, name)
-    if number == 0:
-        raise ConfigError(f"{name} must be longer than 0; leave it out to hold the key while the job is live")
-    return number
+    return check
 
 
 def _retention(value: Any, name: str) -> Kept:
@@ -276,15 +264,15 @@ def _requires(value: Any, name: str) -> dict[str, Any]:
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "queue": validation.checked_name,
-    "priority": _priority,
+    "priority": lambda value, name: validation.whole(value, name, 0, 100),
     "retry": _retry,
-    "timeout": _timeout,
+    "timeout": _span("None means no limit"),
     "retention": _retention,
     "delay": seconds,
     "not_before": validation.checked_moment,
     "not_after": validation.checked_moment,
     "dedup": _maybe(validation.checked_key),
-    "dedup_for": _period,
+    "dedup_for": _span("leave it out to hold the key while the job is live"),
     "on_duplicate": _one_of(*get_args(OnDuplicate)),
     "request_key": _maybe(validation.checked_key),
     "tags": _tags,
@@ -306,10 +294,8 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
-    """The options in the form they are used in; ``template``: keys are templates of the parameters.
-
-    :raises ConfigError: naming the option
-    """
+    """The options in the form they are used in; ``template``: keys are templates of the parameters;
+    :raises ConfigError: naming the option"""
     checked: dict[str, Any] = {}
     for name, value in options.items():
         check = _CHECKS.get(name)
@@ -331,12 +317,8 @@ def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict
 
 
 def refuse_function(options: Mapping[str, Any], own: Backoff | None = None) -> Mapping[str, Any]:
-    """The checked options of a submit; a backoff that is a function is none but the task's ``own``.
-
-    A function cannot be stored with one job, so a worker calls that of the task.
-
-    :raises ConfigError: it is another one
-    """
+    """The checked options of a submit; a backoff that is a function is none but the task's ``own``: a function cannot
+    be stored with one job, so a worker calls that of the task; :raises ConfigError: it is another one"""
     fn = options["retry"].function if "retry" in options else None
     if fn is not None and fn != own:
         raise ConfigError(
@@ -380,9 +362,7 @@ _NOT_REPLACING = {
 
 def check_key(given: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
     """Refuse options that say more about a dedup key if there is none; ``dedup=None`` says that there is to be none.
-
-    :raises ConfigError:
-    """
+    :raises ConfigError:"""
     if "dedup" in whole or TEMPLATES["dedup"] in whole:
         return
     if given.get("dedup_for") is not None:
@@ -392,20 +372,14 @@ def check_key(given: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
 
 
 def check_templates(options: Mapping[str, Any], parameters: Sequence[str]) -> None:
-    """Refuse templates that name what is no parameter.
-
-    :raises ConfigError:
-    """
+    """Refuse templates that name what is no parameter; :raises ConfigError:"""
     for name, place in TEMPLATES.items():
         if place in options:
             _check_template(name, options[place], parameters)
 
 
 def _check_template(key: str, template: str, parameters: Sequence[str]) -> None:
-    """Refuse a template that names what is no parameter.
-
-    :raises ConfigError:
-    """
+    """Refuse a template that names what is no parameter; :raises ConfigError:"""
     try:
         names = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
     except ValueError as error:
@@ -417,10 +391,8 @@ def _check_template(key: str, template: str, parameters: Sequence[str]) -> None:
 
 
 def fill_templates(options: Mapping[str, Any], arguments: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The options with the keys of these arguments, which are JSON values, in place of templates.
-
-    :raises ConfigError: a parameter has no value here, or not one the format fits
-    """
+    """The options with the keys of these arguments, which are JSON values, in place of templates;
+    :raises ConfigError: a parameter has no value here, or not one the format fits"""
     places = [(name, place) for name, place in TEMPLATES.items() if place in options]
     if not places:
         return options

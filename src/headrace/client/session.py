@@ -39,7 +39,7 @@ class Session:
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
         self._known_tasks = SingleFlight(lambda: known_tasks(engine))
         self.task_names: tuple[str, ...] = ()
-        """The tasks that workers had registered when one was last looked for in vain."""
+        """The tasks that workers had registered when one was last not found."""
         self._living = SingleFlight(self._live_workers)
         self._seen: tuple[float, list[WorkerInfo]] = (-_CACHE_SECONDS, [])
 
@@ -57,7 +57,7 @@ class Session:
         return cls(engine, host, secret, unwritten)
 
     async def close(self) -> None:
-        """Write what is waiting, answer everybody, disconnect."""
+        """Write what is waiting, settle every caller, disconnect."""
         try:
             await self.writer.close()
         finally:
@@ -76,7 +76,7 @@ class Session:
         return self.engine, self.host
 
     async def find_task(self, name: str) -> TaskDoc | None:
-        """A task as workers described it; what was found is believed for a few seconds."""
+        """A task as workers described it; what was found is used for a few seconds."""
         now = self.host.clock.monotonic()
         known = self._tasks.get(name)
         if known is not None and now - known[0] < _CACHE_SECONDS:
@@ -90,10 +90,8 @@ class Session:
         return doc
 
     async def is_run(self, name: str, requires: Mapping[str, Any]) -> bool:
-        """Whether a live worker runs a task that none has described: those behind a hub describe nothing.
-
-        That one does is believed for a few seconds.
-        """
+        """Whether a live worker runs a task that none has described: those behind a hub describe nothing. That one
+        does is relied on for a few seconds."""
         now = self.host.clock.monotonic()
         at, infos = self._seen
         if now - at < _CACHE_SECONDS and any(info.runs(name, requires) for info in infos):

@@ -1,4 +1,4 @@
-"""A task: a function that can be submitted. Everything headrace may be told goes through ``options``."""
+"""A task: a function that can be submitted. Every setting of a submit goes through ``options``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = ["AsyncTask", "PlainTask", "StreamTask", "Task"]
 
 P = ParamSpec("P")
 _OWNER = "run"
-"""Who cancels a job that its owner abandoned, by the record."""
+"""The person on record who cancels a job that its owner abandoned."""
 
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
@@ -94,24 +94,14 @@ class Task(Generic[P, R_co]):
 
     @property
     def app(self) -> App:
-        """The App it is submitted to.
-
-        :raises NotBound: its collection was not included in one
-        """
+        """The App it is submitted to; :raises NotBound: its collection was not included in one"""
         return self._home.app
-
-    @property
-    def _own_options(self) -> Mapping[str, Any]:
-        """What was said about it beside the defaults of its App, checked."""
-        return self._options
 
     # -- submitting
 
     def options(self, **options: Unpack[JobOptions]) -> Self:
-        """The same task with these options; later ones win, ``retry`` is replaced whole.
-
-        :raises ConfigError: naming the option
-        """
+        """The same task with these options; later ones win, ``retry`` is replaced whole;
+        :raises ConfigError: naming the option"""
         return self._with_options(options)
 
     def _with_options(self, options: Mapping[str, Any]) -> Self:
@@ -131,10 +121,8 @@ class Task(Generic[P, R_co]):
         return await submit(self._draft_bound(self.handler.bind(args, kwargs)))
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
-        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
-
-        :raises SyncInAsync: this thread has a running event loop
-        """
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread;
+        :raises SyncInAsync: this thread has a running event loop"""
         return direct.submit(self.draft(*args, **kwargs))
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
@@ -142,7 +130,7 @@ class Task(Generic[P, R_co]):
         return self._draft_bound(self.handler.bind(args, kwargs))
 
     def _draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
-        """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
+        """Like ``draft``, with arguments by parameter name; ``now`` spares reading the clock for each of many."""
         handler = self.handler
         app, options, asked = self._resolved or self._resolve()
         text = handler.encode_bound(arguments)
@@ -165,10 +153,8 @@ class Task(Generic[P, R_co]):
         return self._resolved
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
-        """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.
-
-        :raises TypeError: naming the index of what is neither
-        """
+        """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored;
+        :raises TypeError: naming the index of what is neither"""
         now = self.app.host.clock.now()
         drafts = [self._draft_of(item, index, now) for index, item in enumerate(items)]
         return cast("list[JobHandle[R_co]]", await self.app.submit_many(drafts))
@@ -206,7 +192,7 @@ class Task(Generic[P, R_co]):
             raise
 
     async def _abandon(self, submitting: asyncio.Future[JobHandle[Any]], id: UUID) -> None:
-        """Cancel a job whose owner left, once it is there."""
+        """Cancel a job that its owner abandoned, once it is there."""
         # A write under way cannot be called back: the job is cancelled when it is there. A duplicate is not ours and
         # has another id.
         await asyncio.wait([submitting])
@@ -218,7 +204,7 @@ class Task(Generic[P, R_co]):
             pass
 
     async def _revive(self, handle: JobHandle[Any]) -> None:
-        """Give a job another go that an earlier attempt of a handler abandoned: now there is somebody who wants it."""
+        """Retry a job that an earlier attempt of a handler abandoned: now a caller wants it."""
         if handle.last is None or handle.last.status is not Status.CANCELLED or handle.duplicate:
             return
         cancels = [event for event in (await self.app.jobs.history(handle.id)).events if event.verb == Verb.CANCEL]
@@ -227,7 +213,7 @@ class Task(Generic[P, R_co]):
                 await handle.retry(by=_OWNER)
 
     def handle(self, id: UUID | str) -> JobHandle[R_co]:
-        """A job of this task by its id; nothing is looked up yet."""
+        """A job of this task by its id; nothing is read yet."""
         return JobHandle(self.app, as_id(id), handler=self.handler)
 
     async def _results_for(self, job: Job) -> list[R_co]:
@@ -235,13 +221,12 @@ class Task(Generic[P, R_co]):
         names, engine = {self.name, *self.handler.aliases}, self.app.session.engine
         first: Job | None = job
         while first is not None and not first.after and first.rerun_of is not None:
-            first = (await engine.jobs.get([first.rerun_of]))[
-                0
-            ]  # a rerun stands outside the family, with the same work
+            # A rerun is outside the family, with the same work.
+            first = (await engine.jobs.get([first.rerun_of]))[0]
         after = () if first is None else first.after
         results = list[R_co]()
         for id, one in zip(after, await engine.jobs.get(after), strict=True):
-            if one is None:  # kept as long as a live job may ask, but this one had ended, and was retried
+            if one is None:  # kept as long as a live job may need it, but this one had ended, and was retried
                 raise JobNotFound(id, f"job {id}, which this one waited for, was pruned, and its result with it")
             if one.task in names:
                 handle = JobHandle[R_co](self.app, one.id, last=one, handler=self.handler)
@@ -251,7 +236,7 @@ class Task(Generic[P, R_co]):
     # -- calling
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function here and now, with a Context whose reports go nowhere if it takes one."""
+        """Call the function here and now; a Context, if it takes one, reports nowhere."""
         if self.handler.takes_context:
             return self.fn(self._detached(args, kwargs), *args, **kwargs)
         return self.fn(*args, **kwargs)
@@ -269,44 +254,40 @@ class Task(Generic[P, R_co]):
 
 
 class AsyncTask(Task[P, R_co]):
-    """A task whose function is a coroutine function."""
+    """A task of a coroutine function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
-        """Call the function here, with a Context whose reports go nowhere if it takes one."""
+        """Call the function here; a Context, if it takes one, reports nowhere."""
         return cast("Coroutine[Any, Any, R_co]", super().__call__(*args, **kwargs))
 
 
 class PlainTask(Task[P, R_co]):
-    """A task whose function is a plain one, run in a thread or a process."""
+    """A task of a plain function, run in a thread or a process."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function here, with a Context whose reports go nowhere if it takes one."""
+        """Call the function here; a Context, if it takes one, reports nowhere."""
         return cast("R_co", super().__call__(*args, **kwargs))
 
 
 class StreamTask(Task[P, int], Generic[P, T_co]):
-    """A task whose function is an asynchronous generator: its items are kept as they come, its result is their number.
-
-    ``T_co`` is what the items are.
-    """
+    """A task of an asynchronous generator of ``T_co``: its items are kept as they come, its result is their number."""
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> StreamHandle[T_co]:
         """Store a job that streams what the function yields; durable when this returns. Raises like any submit."""
-        return _streaming(await super().submit(*args, **kwargs), self)
+        handle = await super().submit(*args, **kwargs)
+        return StreamHandle(self.app, handle.id, last=handle.last, duplicate=handle.duplicate, handler=self.handler)
 
     def handle(self, id: UUID | str) -> StreamHandle[T_co]:
-        """A job of this task by its id; nothing is looked up yet."""
+        """A job of this task by its id; nothing is read yet."""
         return StreamHandle(self.app, as_id(id), handler=self.handler)
 
     def stream(self, *args: P.args, **kwargs: P.kwargs) -> Stream[T_co]:
-        """Submit, and read the items while it runs. Whoever reads owns the job: to stop reading cancels it.
-
-        Nothing is submitted before the first item is asked for.
-        """
+        """Submit, and read the items while it runs. The reader owns the job: to stop reading cancels it. Nothing is
+        submitted before the first item is read."""
         return _Owned(self, self.draft(*args, **kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T_co]:
-        """Call the function here, with a Context whose reports go nowhere if it takes one."""
+        """Call the function here; a Context, if it takes one, reports nowhere."""
         return cast("AsyncIterator[T_co]", super().__call__(*args, **kwargs))
 
 
@@ -342,7 +323,3 @@ class _Owned(Stream[T_co]):
             if not over and not is_found_again(self._draft):
                 with suppress(NotOpen):  # left behind when the App was: there is no way to reach the job any more
                     await asyncio.shield(self._task._abandon(submitting, self._draft.id))
-
-
-def _streaming(handle: JobHandle[int], task: StreamTask[Any, T_co]) -> StreamHandle[T_co]:
-    return StreamHandle(task.app, handle.id, last=handle.last, duplicate=handle.duplicate, handler=task.handler)

@@ -45,7 +45,7 @@ _POLICY = (
 
 
 class _Probe:
-    """A type nobody's parameter has: what accepts it accepts anything, and so is no Context."""
+    """A type that no parameter has: what accepts it accepts anything, and so is no Context."""
 
 
 class Decorator:
@@ -110,10 +110,7 @@ class Register:
         """What is around all of them."""
 
     def add(self, *tasks: Task[Any, Any]) -> None:
-        """Take tasks in under all their names, all or none.
-
-        :raises DuplicateTask: naming both places
-        """
+        """Take tasks in under all their names, all or none; :raises DuplicateTask: naming both places"""
         found: dict[str, Task[Any, Any]] = {}
         for task in tasks:
             for name in dict.fromkeys((task.name, *task.handler.aliases)):
@@ -156,10 +153,7 @@ class Tasks:
 
     @property
     def app(self) -> App:
-        """The App that included it.
-
-        :raises NotBound: none has
-        """
+        """The App that included it; :raises NotBound: none has"""
         if self._app is None:
             names = ", ".join(sorted({task.name for task in self._register.tasks.values()}))
             raise NotBound(f"these tasks belong to no App yet ({names}): app.include(tasks) first")
@@ -211,7 +205,7 @@ class Tasks:
         )
         _check_schedule(handler, checked)
         if isinstance(handler.policy.schedule, Continuous):
-            checked = {"timeout": None} | checked  # a run may take as long as it likes, unless it is told otherwise
+            checked = {"timeout": None} | checked  # a run may take as long as it likes, unless the task has a timeout
         check_templates(checked, [one.name for one in handler.parameters])
         kind: type[Task[Any, Any]] = AsyncTask if handler.mode == "async" else PlainTask
         kind = StreamTask if handler.streams else BulkTask if handler.bulk is not None else kind
@@ -222,10 +216,7 @@ class Tasks:
 
 
 def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
-    """Options that hold for many tasks; refuses those that speak of one job.
-
-    :raises ConfigError: naming the option
-    """
+    """Options that hold for many tasks; refuses those of one job; :raises ConfigError: naming the option"""
     if defaults is not None and not isinstance(defaults, Mapping):
         raise ConfigError(f"defaults must be a mapping of options, not {shown(defaults)}")
     checked = check_options(defaults or {})
@@ -236,8 +227,8 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
 
 
 def _set_policy(task: Task[Any, Any], defaults: Mapping[str, Any]) -> None:
-    """Let the handler say what its jobs get unless a submit says otherwise."""
-    options = merged(defaults, task._own_options)
+    """Set what the jobs of a task get unless a submit says otherwise."""
+    options = merged(defaults, task._options)
     fields = {name: options[name] for name in _POLICY if name in options}
     templates: dict[str, Any] = {name: options.get(place) for name, place in TEMPLATES.items()}
     old = task.handler.policy

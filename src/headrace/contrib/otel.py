@@ -80,25 +80,25 @@ class _Spans:
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
-        self._told = False
+        self._warned = False
 
     def _start(self, name: str, context: contexts.Context | None, *rest: Any) -> Span:
         """Return a new span; if that fails, one that is not recorded, in the same trace."""
         try:
             return self.tracer.start_span(name, context, *rest)
         except Exception as error:
-            self._tell("started", error)
+            self._warn("started", error)
             return NonRecordingSpan(trace.get_current_span(context).get_span_context())
 
     def _end(self, span: Span) -> None:
         try:
             span.end()
         except Exception as error:  # of a processor: the SDK handles errors of exporters
-            self._tell("ended", error)
+            self._warn("ended", error)
 
-    def _tell(self, what: str, error: Exception) -> None:
-        if not self._told:
-            self._told = True
+    def _warn(self, what: str, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
             _log.warning("tracing: a span could not be %s, and jobs go on without: %r", what, error, exc_info=error)
 
     # -- submits
@@ -213,7 +213,7 @@ def _about(name: str, type: str, queue: str | None, task: str | None) -> dict[st
     if queue is not None:
         found["messaging.destination.name"] = queue
     if task is not None:
-        found["headrace.client.task"] = task
+        found["headrace.task"] = task
     return found
 
 

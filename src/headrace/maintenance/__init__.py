@@ -37,8 +37,8 @@ def services(
     """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules.
 
     Without ``follow`` a continuous task is left to the planner between two runs, as a worker needs that wants to end.
-    ``ended``: a worker whose process is known to have ended. ``sums``: where lost attempts are added up. ``worker``:
-    whether the holder is one, so that others can see when it has died.
+    ``ended``: a worker that is known to have ended, by its process. ``sums``: where lost attempts are added up.
+    ``worker``: whether the holder is one, so that others can see when it has died.
     """
     sweeper = Sweeper(engine, writer, host, holder, ended=ended, sums=sums)
     others = [Pruner(engine, writer, host, holder, retention), Planner(engine, writer, host, holder, retention)]

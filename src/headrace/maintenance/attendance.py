@@ -13,6 +13,7 @@ from headrace.engine import Beat, Engine, Setting, WorkerInfo, WorkerRow
 from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import EngineError, StoreLost
 from headrace.runtime.host import Host
+from headrace.runtime.secrets import setting_of
 from headrace.runtime.service import Service
 
 __all__ = ["Attendance", "Program", "programs_of"]
@@ -20,7 +21,7 @@ __all__ = ["Attendance", "Program", "programs_of"]
 _log = logging.getLogger("headrace.maintenance")
 
 POLL_SECONDS = 1.0
-"""Seconds between two looks whether it is still held: what was lost is held anew before two findings prove a death."""
+"""Seconds between two checks whether it is still held: what was lost is held anew before two findings prove a death."""
 
 
 class Program(NamedTuple):
@@ -31,8 +32,8 @@ class Program(NamedTuple):
     setting: Setting
 
     async def bury(self, engine: Engine) -> bool:
-        """Take its duties, if it has said nothing since; whether it was so. They are taken from nobody who lives for
-        longer than until it asks for them again."""
+        """Take its duties, if it has written nothing since; whether it was so. A living program has them back as soon
+        as it requests them again."""
         if await engine.documents.put_setting(self.setting.key, None, self.setting.rev) is None:
             return False
         await engine.workers.retire(self.row.info.id)
@@ -40,7 +41,7 @@ class Program(NamedTuple):
 
 
 async def programs_of(engine: Engine) -> dict[UUID, Program]:
-    """All that have said how their death can be proved, by their ids."""
+    """All programs that have stored how their death can be proved, by their ids."""
     found = dict[UUID, Program]()
     for setting in await engine.documents.settings(HOLDER):
         try:
@@ -52,16 +53,16 @@ async def programs_of(engine: Engine) -> dict[UUID, Program]:
 
 
 class Attendance(Service):
-    """Holds what shows that this program lives, and says so in the store, for as long as it runs."""
+    """Holds what shows that this program lives, and stores that it does, for as long as it runs."""
 
     def __init__(self, engine: Engine, host: Host, holder: UUID) -> None:
         super().__init__()
         self._engine, self._host, self._holder = engine, host, holder
         self._started_at = host.clock.now()
         self._proof: str | None = None
-        """What the store knows."""
+        """What the store has."""
         self._look_at = float("-inf")
-        """When to see whether the store still knows it (monotonic)."""
+        """When to check whether the store still has it (monotonic)."""
 
     async def main(self) -> None:
         """Hold it until stopped."""
@@ -70,7 +71,7 @@ class Attendance(Service):
                 try:
                     await self._attend()
                 except StoreLost:
-                    return  # as those say who have the duties
+                    return  # the duties log it
                 except EngineError as error:
                     _log.debug("nothing shows that this program lives for now: %s", error)
                 except Exception:
@@ -86,15 +87,14 @@ class Attendance(Service):
         now = self._host.clock.monotonic()
         if proof == self._proof and (proof is None or now < self._look_at):
             return
-        known = await self._known()
-        if known is None or proof != self._proof:
-            told = await self._tell(proof, 0 if known is None else known.rev)
-            if not told:
-                return  # another was faster, who took it for dead: it is looked at again
+        known = await setting_of(self._engine, self._key)
+        stored = known is not None and proof == self._proof
+        if not stored and not await self._put(proof, 0 if known is None else known.rev):
+            return  # another was faster, which took it for dead: the next round tries again
         self._proof, self._look_at = proof, now + self._engine.rules.lease
 
-    async def _tell(self, proof: str | None, rev: int) -> bool:
-        """Have the store know the proof; whether it does."""
+    async def _put(self, proof: str | None, rev: int) -> bool:
+        """Store the proof; whether the store has it."""
         value = None
         if proof is not None:
             host = self._host
@@ -104,12 +104,9 @@ class Attendance(Service):
             value = msgspec.json.encode(info).decode()
         if value is None and not rev:
             return True
-        told = await self._engine.documents.put_setting(self._key, value, rev) is not None
+        stored = await self._engine.documents.put_setting(self._key, value, rev) is not None
         self._engine.bus.send(Hint(Topic.SETTINGS, (f"{WORKER}{self._holder}",)))
-        return told
-
-    async def _known(self) -> Setting | None:
-        return next((one for one in await self._engine.documents.settings(self._key) if one.key == self._key), None)
+        return stored
 
     @property
     def _key(self) -> str:
@@ -120,7 +117,7 @@ class Attendance(Service):
         if self._proof is None:
             return
         try:
-            if (known := await self._known()) is not None:
+            if (known := await setting_of(self._engine, self._key)) is not None:
                 await self._engine.documents.put_setting(self._key, None, known.rev)
             await self._engine.workers.retire(self._holder)
         except EngineError as error:

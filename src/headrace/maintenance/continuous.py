@@ -33,7 +33,7 @@ _log = logging.getLogger("headrace.continuous")
 
 
 async def begin(writer: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
-    """Submit the next job of each instance after the run that ended; the live job of each, whoever submitted it."""
+    """Submit the next job of each instance after the run that ended; the live job of each, also from elsewhere."""
     rule, now = doc.rule, host.clock.now()
     if not isinstance(rule, Continuous):
         return {}
@@ -50,10 +50,8 @@ async def begin(writer: Writer, host: Host, doc: ScheduleDoc, ended: Mapping[int
 async def cancel_surplus(
     engine: Engine, writer: Writer, host: Host, name: str, instances: int = 0, *, running: bool = False
 ) -> bool:
-    """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended.
-
-    With ``running`` those in the hands of workers are cancelled as well.
-    """
+    """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended. With
+    ``running`` those in the hands of workers are cancelled as well."""
     rules, quiet = engine.rules, True
 
     def decide(job: Job, now: datetime) -> Change | None:
@@ -85,15 +83,13 @@ class InstanceReconciler:
         self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]
     ) -> bool:
         """Bring the jobs in line with the schedule; whether that is all until it changes, as when it has fires.
-
-        ``served`` are the tasks that live workers have.
-        """
+        ``served`` are the tasks that live workers have."""
         rule = doc.rule
         continuous = isinstance(rule, Continuous)
         if not continuous and doc.generation == 1:
             return True  # it never was continuous, so there is nothing left of that
         instances = rule.instances if isinstance(rule, Continuous) and doc.active else 0
-        # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
+        # Read again only while a run that should be the last one is still on: it may fail, and then wait to go on.
         version = setting.rev if continuous else -doc.generation
         if self._quiet.get(setting.key) != version and await cancel_surplus(
             self.engine, self.writer, self.host, doc.name, instances
@@ -119,10 +115,8 @@ class InstanceReconciler:
 
 
 class Follower(Service):
-    """Beside every worker: follows up on the ends of runs written here, so that nobody waits for the planner.
-
-    Nothing depends on it but speed: the planner begins whatever it failed to.
-    """
+    """Beside every worker: follows up on the ends of runs written here, so that none waits for the planner. Nothing
+    depends on it but speed: the planner begins what it failed to."""
 
     def __init__(self, engine: Engine, writer: Writer, host: Host) -> None:
         super().__init__()
@@ -157,7 +151,7 @@ class Follower(Service):
             self.writer.followers.remove(self._ended)
 
     def _ended(self, job: Job) -> None:
-        """A job of a schedule ended; only those that keep another from beginning matter."""
+        """Note that a job of a schedule ended; only those that keep another from beginning matter."""
         name = job.spec.schedule
         if name is not None and job.spec.dedup is not None:
             self._ends.setdefault(name, []).append(job)

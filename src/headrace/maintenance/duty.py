@@ -23,7 +23,7 @@ _log = logging.getLogger("headrace.maintenance")
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0
 BRIEF_LEASE_SECONDS = 5.0
-"""Seconds for which a holder that is no worker takes a duty: nobody can prove that it died, its lease has to end."""
+"""Seconds for which a holder that is no worker takes a duty: its death cannot be proved, its lease has to end."""
 _RENEW_LEASE_RATIO = 0.6
 """Of a lease, after which it is renewed; one that lapses for want of time is taken over, and that does no harm."""
 
@@ -37,14 +37,14 @@ class Elector:
         """For how long it is taken; and the longest that others take it for."""
         self.token: int | None = None
         self.asked_at = float("-inf")
-        """When the store was last asked (monotonic)."""
+        """When the duty was last requested (monotonic)."""
         self._ask_at = float("-inf")
 
     async def leads(self) -> bool:
-        """Whether the duty is ours now; asks the store when it is time to.
+        """Whether the duty is ours now; requests it from the store when it is time to.
 
-        Because the renewal is a write, a store that answers questions but takes no writes stops its leader here, before
-        the leader judges anybody who cannot write either.
+        Because the renewal is a write, a store that replies to reads but takes no writes stops its leader here, before
+        the leader judges workers that cannot write either.
         """
         asked = self.host.clock.monotonic()
         if asked < self._ask_at:
@@ -58,7 +58,7 @@ class Elector:
                 self._announce()
         self.token = token
         self.asked_at = asked
-        # Those who stand by ask out of step with one another.
+        # Those that stand by make their requests out of step with one another.
         spread = 1.0 if token is not None else 0.75 + self.host.dice.chance() / 4
         pause = self.seconds * _RENEW_LEASE_RATIO
         if token is None and pause > BRIEF_LEASE_SECONDS and await self._ends_soon():
@@ -67,7 +67,7 @@ class Elector:
         return token is not None
 
     async def _ends_soon(self) -> bool:
-        """Whether whoever has the duty took it briefly: if it dies, nobody else notices."""
+        """Whether the holder of the duty took it briefly: if it dies, no other process notices."""
         soon = self.host.clock.now() + timedelta(seconds=BRIEF_LEASE_SECONDS)
         return await self.engine.documents.holder(self.duty, soon) is None
 
@@ -76,7 +76,7 @@ class Elector:
         self.seconds = min(self.seconds, BRIEF_LEASE_SECONDS)
 
     def hurry(self) -> None:
-        """Ask the store at the next occasion: the duty may be free."""
+        """Request the duty at the next occasion: it may be free."""
         self._ask_at = float("-inf")
 
     def renamed(self, holder: UUID) -> None:
@@ -86,7 +86,7 @@ class Elector:
 
     @property
     def asks_in(self) -> float:
-        """Seconds until the store must be asked again."""
+        """Seconds until the duty must be requested again."""
         return max(0.0, self._ask_at - self.host.clock.monotonic())
 
     async def resign(self) -> None:
@@ -101,12 +101,12 @@ class Elector:
             _log.debug("%s was not given back: %s", self.duty, error)
 
     def _announce(self) -> None:
-        """Tell the others that the duty changed hands, or is free."""
+        """Notify the others that the duty changed hands, or is free."""
         self.engine.bus.send(Hint(Topic.SETTINGS, (self.duty,)))
 
 
 class Duty(Service):
-    """A loop of ticks, made only while the duty is ours; survives every error, and says so once per outage."""
+    """A loop of ticks, made only while the duty is ours; survives every error, and logs it once per outage."""
 
     name: ClassVar[str]
     share: ClassVar[float] = 1.0
@@ -137,12 +137,12 @@ class Duty(Service):
         await super().start()
 
     def nudge(self) -> None:
-        """Something changed: make the next round at once."""
+        """Make the next round at once: something changed."""
         self._due = float("-inf")
         self.wake.set()
 
     def hurry(self) -> None:
-        """The duty may be free: ask for it at once."""
+        """Request the duty at once: it may be free."""
         self.elector.hurry()
         self.wake.set()
 
@@ -156,7 +156,7 @@ class Duty(Service):
         self.wake.set()
 
     async def stand_by(self) -> float:
-        """What is to be done while another has the duty; the seconds until it is worth asking again."""
+        """What is to be done while another has the duty; the seconds until it is worth requesting again."""
         return self.elector.asks_in
 
     async def between(self) -> float:
@@ -195,7 +195,7 @@ class Duty(Service):
             if clock.monotonic() >= self._due:
                 self._due = float("inf")
                 await self.tick()
-                # A nudge during the tick asks for another one.
+                # A nudge during the tick calls for another one.
                 self._due = min(self._due, clock.monotonic() + self.pause())
             pause = await self.between()
             return self._recovered(max(0.0, min(self._due - clock.monotonic(), self.elector.asks_in, pause)))

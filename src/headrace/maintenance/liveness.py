@@ -1,4 +1,4 @@
-"""Watches workers, and buries those that died: at once where the kernel or the server proves it, else by looks."""
+"""Watches workers, and buries those that died: at once where the kernel or the server proves it, else by checks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _log = logging.getLogger("headrace.sweeper")
 PROBE_SECONDS = 1.0
 """Seconds between two probes."""
 _FAST_PROBE_SECONDS = 0.1
-"""Seconds between two probes of one whose process is known to have ended."""
+"""Seconds between two probes of a worker that is known to have ended."""
 _OVERDUE_LEASE_RATIO = 0.5
-"""Of a lease, after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
+"""Of a lease, after which a silent worker is checked as often as it is probed, and the checks are put on record."""
 _PROGRAM_POLL_LEASES = 4
-"""Leases between two looks for programs of which no hint came."""
+"""Leases between two reads for programs of which no hint came."""
 _SLACK_SECONDS = 0.02
 
 _Key = tuple[UUID, int, bool]
@@ -39,26 +39,26 @@ class LivenessWatch:
         self._living: dict[UUID, WorkerRow] = {}
         self._programs: dict[UUID, Program] = {}
         self._programs_at = float("-inf")
-        """Those who hold duties, or would, and are no workers."""
+        """The programs that hold duties, or would, and are no workers."""
         self._beats: Watch[_Key] = Watch(self._rules.look_gap)
         self._before: dict[_Key, Seen] = {}
         """What was on record of a beat when this watch first saw it."""
         self._free: Watch[tuple[_Key, int]] = Watch(self._rules.look_gap)
         self._found: frozenset[UUID] = frozenset()
-        """Who was gone at the last probe."""
+        """The workers that were gone at the last probe."""
         self._dying: frozenset[UUID] = frozenset()
         """Of several that were found gone at the same time: those that are still to be buried."""
         self._silent: frozenset[UUID] = frozenset()
-        """The same of several that were dead by the same look."""
+        """The same of several that were dead by the same check."""
         self._ripe_in: float | None = None
         """Seconds after which the first of them is dead if it is still gone then."""
         self._probed_at = float("-inf")
         self._hurry = _FAST_PROBE_SECONDS
         self._recorded_at: dict[_Key, float] = {}
         self.ended: UUID | None = None
-        """A worker whose process is known to have ended: its burial waits only for what it left behind."""
+        """A worker that is known to have ended: its burial waits only for what its process left behind."""
         self.stale = True
-        """Whether workers came or went since the last look, as far as hints tell."""
+        """Whether workers came or went since the last check, as far as hints say."""
 
     @property
     def probe(self) -> float:
@@ -66,7 +66,7 @@ class LivenessWatch:
         return min(PROBE_SECONDS, self._rules.beat / 4)
 
     def next_in(self, ids: Iterable[UUID], *, looking: bool = False) -> float:
-        """Seconds until these are worth another probe, or another look; for ever, if they are not."""
+        """Seconds until these are worth another probe, or another check; for ever, if they are not."""
         return max(0.0, self._probed_at + self._interval(ids, looking) - self._host.clock.monotonic())
 
     def _interval(self, ids: Iterable[UUID], looking: bool) -> float:
@@ -81,30 +81,30 @@ class LivenessWatch:
         )
 
     def others(self, own: UUID) -> list[UUID]:
-        """All living workers and programs but this one, as of the last look."""
+        """All living workers and programs but this one, as of the last check."""
         return [id for id in (*self._living, *self._programs) if id != own]
 
     def _provable(self, ids: Iterable[UUID]) -> list[WorkerRow]:
-        """Those of these whose death can be proved."""
+        """Those of these with a proof of life, so that their death can be proved."""
         rows = {**self._living, **{id: program.row for id, program in self._programs.items()}}
         return [row for id in ids if (row := rows.get(id)) is not None and row.proof is not None]
 
     @property
     def overdue(self) -> bool:
-        """Whether a living worker is late with its beat, by the clock; that kills nobody, but is worth a look."""
+        """Whether a living worker is late with its beat, by the clock; that buries none, but is worth a check."""
         return any(self._is_overdue(row) for row in self._living.values())
 
     async def look(self) -> int:
-        """Look at all workers, bury those whose beat has stood still for a lease, put the others' on record."""
+        """Check all workers, bury those without a beat for a lease, put the others' beats on record."""
         clock, buried = self._host.clock, 0
         before = clock.monotonic()
         stale, self.stale = self.stale, False
-        # Programs say so when they come. Whose hint was lost is found later; its duties are leased for a few seconds.
+        # Programs send a hint when they come. One with a lost hint is found later; its duties are leased for seconds.
         rows = await self.meet(programs=stale or before - self._programs_at >= _PROGRAM_POLL_LEASES * self._rules.lease)
         self._beats.look(map(_key, rows), before, clock.monotonic())
         self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
         seen = [(row, self._beats.of(_key(row)), self._before.get(_key(row), _NEVER)) for row in rows]
-        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, self._patience(row))]
+        dead = [row for row, own, earlier in seen if is_dead(own, self._rules, earlier.seconds, self._timeout(row))]
         self._silent = _together(dead, self._silent)
         for row, own, earlier in seen:
             if row in dead:
@@ -116,7 +116,7 @@ class LivenessWatch:
         return buried
 
     async def find(self, ids: Iterable[UUID]) -> int:
-        """Probe these workers, and all if one of them is gone; bury who was found gone twice, and say how many."""
+        """Probe these workers, and all if one of them is gone; bury those found gone twice; how many."""
         ids, buried = set(ids), 0
         self._probed_at = self._host.clock.monotonic()
         if self.ended is not None:
@@ -163,7 +163,7 @@ class LivenessWatch:
         return await self._bury(row, "its process has ended")
 
     async def meet(self, *, programs: bool = True) -> list[WorkerRow]:
-        """Ask who lives, without judging anybody; of ``programs``, too."""
+        """Read which workers live, without judging any; also which ``programs``."""
         rows = [row for row in await self._engine.workers.list() if row.alive]
         self._living = {row.info.id: row for row in rows}
         if programs:
@@ -177,7 +177,7 @@ class LivenessWatch:
         else:
             mass_death = worker in self._dying | self._silent
             buried = await self._engine.workers.bury(worker, row.beats, mass_death=mass_death)
-        # Only now: if the store does not answer, what is known of the worker is still true.
+        # Only now: if the store does not reply, what is known of the worker is still true.
         program = self._programs.pop(worker, None)
         self._living.pop(worker, None)
         self._found -= {worker}
@@ -205,14 +205,14 @@ class LivenessWatch:
         return None if known is None or known.beats != row.beats else Seen(known.looks, known.seconds)
 
     async def _record(self, row: WorkerRow, seen: Seen) -> None:
-        """Put on record for how long a beat was seen, so that whoever watches next need not begin anew."""
+        """Put on record for how long a beat was seen, so that the next watch need not begin anew."""
         now, key = self._host.clock.monotonic(), _key(row)
         if seen.looks > 1 and now - self._recorded_at.get(key, float("-inf")) >= self._rules.beat / 5:
             self._recorded_at = {key: at for key, at in self._recorded_at.items() if key[0] in self._living}
             self._recorded_at[key] = now
             await self._engine.workers.watched(row.info.id, Watched(row.beats, seen.looks, seen.seconds))
 
-    def _patience(self, row: WorkerRow) -> float:
+    def _timeout(self, row: WorkerRow) -> float:
         return patience(row.lease(self._rules), row.grace)
 
     def _is_overdue(self, row: WorkerRow) -> bool:

@@ -54,13 +54,13 @@ class Planner(Duty):
         self._instances = InstanceReconciler(engine, writer, host)
         self._waiting = False
         self._tasks: frozenset[str] | None = None
-        """What live workers can run, as of this tick, once it was asked for."""
+        """What live workers can run, as of this tick, once it was read."""
         self._settled: dict[str, tuple[int, datetime | None]] = {}
-        """The versions of schedules that need no look before their next fire, and when that is."""
+        """The versions of schedules that need no check before their next fire, and when that is."""
         self._complained: dict[str, int] = {}
 
     def _horizon(self, doc: ScheduleDoc) -> timedelta:
-        """How far back fires are made up for: further, the job may have been made and pruned, and its id is not met."""
+        """How far back fires are made up for: further back, a job may have been made and pruned, and its id be free."""
         own = () if doc.spec.retention is None else astuple(doc.spec.retention)
         return timedelta(seconds=max(SKIP_GRACE_SECONDS, min([self._kept, *(one for one in own if one is not None)])))
 
@@ -126,7 +126,7 @@ class Planner(Duty):
                 self._settled[setting.key] = setting.rev, following
             return 0, following
         if doc.source == "code" and doc.task not in await self._served():
-            # Its code may be gone: jobs that nobody will run must not pile up. If it comes back, this is catching up.
+            # Its code may be gone: jobs without a worker must not pile up. If it comes back, this is catching up.
             return 0, None
         made, doc = await self._fire(setting, doc)
         self._waiting |= doc.waiting is not None
@@ -147,12 +147,12 @@ class Planner(Duty):
         answers = await self.writer.inserts.insert_many([fire(doc, at, now) for at in due])
         done = dict(zip(due, (isinstance(answer, Inserted) for answer in answers), strict=True))
         made, held = [at for at in due if done[at]], [at for at in due if not done[at]]
-        # Only after the jobs are durable: whoever dies in between makes the same jobs again, under the same ids.
+        # Only after the jobs are durable: a planner that dies in between makes the same jobs again, under the same ids.
         moved = fired(doc, newest[-1] if newest else doc.cursor, made, held)
         if moved.skipped > doc.skipped or (moved.waiting is not None and moved.waiting != doc.waiting):
             _log.info("schedule %s: a job of an earlier fire is still live", doc.name)
         if moved != doc and await self.engine.documents.put_setting(setting.key, moved.to_text(), setting.rev) is None:
-            # Another planner was here, or somebody changed the schedule: look again at what it is now.
+            # Another planner was here, or the schedule was changed: read again what it is now.
             self.nudge()
         return len(made), moved
 

@@ -22,13 +22,13 @@ _log = logging.getLogger("headrace.pruner")
 
 _ROUND_PAUSE_SECONDS = 60.0
 _MIN_PAUSE_RATIO = 300
-"""After a round that looked at all that is old, the next such round comes no sooner than this many times as long as it
-took. The rounds between look at what has become old since. Else jobs with a long retention of their own would be read
-in every round."""
+"""After a round that read all that is old, the next such round comes no sooner than this many times as long as it took.
+The rounds between read what has become old since. Else jobs with a long retention of their own would be read in every
+round."""
 _FORGET_SECONDS = 3600.0
-"""Seconds between two looks for secrets that count no more."""
+"""Seconds between two checks for secrets that count no more."""
 _BATCH_PAUSE_SECONDS = 0.01
-"""Seconds between two batches, so that a long prune does not stand in the way of claims."""
+"""Seconds between two batches, so that a long prune does not delay claims."""
 
 
 class Pruner(Duty):
@@ -53,7 +53,7 @@ class Pruner(Duty):
         """How many since the start."""
         self._limit = limit
         self._done: Mapping[Status, datetime] | None = None
-        """Up to where everything that is old was looked at."""
+        """Up to where everything that is old was read."""
         self._all_again_at = self._forget_at = float("-inf")
 
     def pause(self) -> float:
@@ -80,12 +80,9 @@ class Pruner(Duty):
                 self._all_again_at = monotonic() + _MIN_PAUSE_RATIO * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
-        await self._roll()
+        while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
+            await self.host.sleep(_BATCH_PAUSE_SECONDS)
         if monotonic() >= self._forget_at:
             await forget_stored(self.engine, now)
             self._forget_at = monotonic() + _FORGET_SECONDS
         return total
-
-    async def _roll(self) -> None:
-        while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
-            await self.host.sleep(_BATCH_PAUSE_SECONDS)

@@ -29,6 +29,7 @@ from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.runtime.host import Host
+from headrace.runtime.secrets import setting_of
 from headrace.runtime.writes.writer import Writer
 
 __all__ = [
@@ -65,11 +66,8 @@ async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
 
 
 async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
-    """The schedule of this name.
-
-    :raises UnknownSchedule:
-    """
-    setting = await _setting(engine, name)
+    """The schedule of this name; :raises UnknownSchedule:"""
+    setting = await setting_of(engine, PREFIX + name)
     if setting is None:
         raise UnknownSchedule(name)
     return read(setting)
@@ -83,10 +81,8 @@ async def create_schedule(engine: Engine, doc: ScheduleDoc, act: Event | None = 
 async def edit_schedule(
     engine: Engine, name: str, rule: Rule, payload: str | None, now: datetime, act: Event | None = None
 ) -> ScheduleDoc:
-    """Change the rule of a schedule, and its payload unless that is None; as stored.
-
-    Its task is read with each try: what others made of it meanwhile stays, and one that is gone is not brought back.
-    """
+    """Change the rule of a schedule, and its payload unless that is None; as stored. Its task is read with each try:
+    what others made of it meanwhile stays, and one that is gone is not brought back."""
 
     def edited(old: ScheduleDoc | None) -> ScheduleDoc:
         known = _known(old, name)
@@ -108,24 +104,22 @@ async def resume_schedule(engine: Engine, name: str, now: datetime, act: Event |
 
 
 async def delete_schedule(engine: Engine, name: str, act: Event | None = None) -> None:
-    """Remove it; its jobs stay.
-
-    :raises ConfigError: code defines it, and would bring it back at the next start of a worker.
-    """
+    """Remove it; its jobs stay;
+    :raises ConfigError: code defines it, and would bring it back at the next start of a worker."""
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, name)
+        setting = await setting_of(engine, PREFIX + name)
         if setting is None:
             raise UnknownSchedule(name)
         if (doc := _readable_doc(setting)) is not None:
             check_removable(doc)
         if await engine.documents.put_setting(setting.key, None, setting.rev, act) is not None:
-            _tell(engine, name)
+            _send_hint(engine, name)
             return
     raise _contended(name)
 
 
 def _readable_doc(setting: Setting) -> ScheduleDoc | None:
-    """The schedule, or None: nobody can read it, so nobody may keep it from being removed."""
+    """The schedule, or None: one that cannot be read must not be kept from removal."""
     try:
         return read(setting)
     except ConfigError:
@@ -133,10 +127,8 @@ def _readable_doc(setting: Setting) -> ScheduleDoc | None:
 
 
 async def trigger_schedule(engine: Engine, writer: Writer, host: Host, name: str, by: str | None = None) -> Job:
-    """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any.
-
-    :raises ConfigError: it is continuous, and another run would be one too many.
-    """
+    """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any;
+    :raises ConfigError: it is continuous, and another run would be one too many."""
     doc, now = await find_schedule(engine, name), host.clock.now()
     job = trigger(doc, host.dice.new_id(now), now)
     act = audit.act("trigger", now, by, {"job": str(job.id)})
@@ -147,9 +139,9 @@ async def trigger_schedule(engine: Engine, writer: Writer, host: Host, name: str
 
 
 async def _note(engine: Engine, name: str, act: Event) -> None:
-    """Put an act on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
+    """Put an action on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, name)
+        setting = await setting_of(engine, PREFIX + name)
         if setting is None or await engine.documents.put_setting(setting.key, setting.value, setting.rev, act):
             return
 
@@ -159,9 +151,9 @@ async def sync_schedules(
 ) -> list[str]:
     """Bring the schedules that code defines up to date with the code; the names of those that changed.
 
-    Called by a worker at its start, with everything its tasks ask for. A schedule that came from code, whose task is
-    one of ``tasks`` (default: the tasks of ``docs``) and which is asked for no more, retires: it stays, so that its
-    cursor and generation do, but fires no longer.
+    Called by a worker at its start, with everything its tasks declare. A schedule that came from code, of one of
+    ``tasks`` (default: the tasks of ``docs``), that is declared no more, retires: it stays, so that its cursor and
+    generation do, but fires no longer.
     """
     wanted = {doc.name: doc if doc.source == "code" else replace(doc, source="code") for doc in docs}
     known = {doc.task for doc in wanted.values()} if tasks is None else set(tasks)
@@ -170,7 +162,7 @@ async def sync_schedules(
         if await _wrote(engine, name, partial(revised, new=doc)):
             changed.append(name)
         else:
-            _tell(engine, name)  # unchanged, but now there is a worker that has it
+            _send_hint(engine, name)  # unchanged, but now there is a worker that has it
     for old in await _readable(engine):
         gone = old.source == "code" and not old.retired and old.task in known and old.name not in wanted
         if gone and await _wrote(engine, old.name, lambda old: None if old is None else retired(old, now)):
@@ -184,20 +176,15 @@ def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:
     return doc
 
 
-async def _readable(engine: Engine, tell: Callable[[str, ConfigError], object] = _log.debug) -> list[ScheduleDoc]:
+async def _readable(engine: Engine, log: Callable[[str, ConfigError], object] = _log.debug) -> list[ScheduleDoc]:
     """The schedules this version can read; those of a newer one are not ours to judge."""
     docs = []
     for setting in await engine.documents.settings(PREFIX):
         try:
             docs.append(read(setting))
         except ConfigError as error:
-            tell("%s", error)
+            log("%s", error)
     return docs
-
-
-async def _setting(engine: Engine, name: str) -> Setting | None:
-    key = PREFIX + name
-    return next((setting for setting in await engine.documents.settings(key) if setting.key == key), None)
 
 
 async def _edit(
@@ -205,14 +192,14 @@ async def _edit(
 ) -> ScheduleDoc:
     """Read, decide, write, and again whenever another was faster; the schedule as it is then."""
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, name)
+        setting = await setting_of(engine, PREFIX + name)
         old = None if setting is None else read(setting)
         new = edit(old)
         if new == old:
             return new
         rev = 0 if setting is None else setting.rev
         if await engine.documents.put_setting(PREFIX + name, new.to_text(), rev, act) is not None:
-            _tell(engine, name)
+            _send_hint(engine, name)
             return new
     raise _contended(name)
 
@@ -235,7 +222,7 @@ async def _wrote(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None],
         return False  # deleted meanwhile
 
 
-def _tell(engine: Engine, name: str) -> None:
+def _send_hint(engine: Engine, name: str) -> None:
     engine.bus.send(Hint(Topic.SETTINGS, (PREFIX + name,)))
 
 

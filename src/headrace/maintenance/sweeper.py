@@ -27,6 +27,7 @@ from headrace.logs import attempt_summary, labels, name_of
 from headrace.maintenance.duty import Duty
 from headrace.maintenance.liveness import LivenessWatch
 from headrace.runtime.host import Host
+from headrace.runtime.secrets import setting_of
 from headrace.runtime.totals import FinishTotals
 from headrace.runtime.writes.decision import write_decision
 from headrace.runtime.writes.writer import Writer
@@ -62,7 +63,7 @@ class StepRecord:
         """All steps, those noticed here included, which are on record now."""
         noticed, known = self._noticed(), tuple[ClockStep, ...]()
         for _ in range(_MAX_TRIES):
-            setting = await self._find()
+            setting = await setting_of(self._engine, SETTING)
             known = () if setting is None else _read(setting)
             wanted = on_record(known, noticed, self._host.clock.now())
             if wanted == known or not wanted:
@@ -71,14 +72,11 @@ class StepRecord:
             if await self._engine.documents.put_setting(SETTING, Steps(wanted).to_text(), rev) is not None:
                 for step in wanted:
                     if step not in known:
-                        _tell(step)
+                        _log_step(step)
                 known = wanted
                 break
         self._written = noticed
         return known
-
-    async def _find(self) -> Setting | None:
-        return next((one for one in await self._engine.documents.settings(SETTING) if one.key == SETTING), None)
 
 
 def _read(setting: Setting) -> tuple[ClockStep, ...]:
@@ -89,7 +87,7 @@ def _read(setting: Setting) -> tuple[ClockStep, ...]:
         return ()
 
 
-def _tell(step: ClockStep) -> None:
+def _log_step(step: ClockStep) -> None:
     way, seconds = ("forward", step.by) if step.by > 0 else ("back", -step.by)
     _log.warning(
         "the store's time went %s by %s: its clock was set, or the machine slept; attempts that began before are judged"
@@ -101,14 +99,14 @@ def _tell(step: ClockStep) -> None:
 
 _PAUSE_SECONDS = 0.05
 _REALIGN_SECONDS = 300.0
-"""Seconds between two looks for jobs that stand in the line of another customer setting than their queue has."""
+"""Seconds between two checks for jobs in another subqueue than the customer setting of their queue says."""
 
 
 class Sweeper(Duty):
-    """Looks for dead workers, lost jobs, passed deadlines, due jobs and notes left over; two at once do no harm."""
+    """Finds dead workers, lost jobs, passed deadlines, due jobs and notes left over; two at once do no harm."""
 
     name = "sweeper"
-    share = 0.75  # whoever takes over must watch for a whole lease before it may bury the one before it
+    share = 0.75  # the next holder must watch for a whole lease before it may bury the one before it
 
     def __init__(
         self,
@@ -121,15 +119,15 @@ class Sweeper(Duty):
         limit: int = MAX_BATCH,
         sums: FinishTotals | None = None,
     ) -> None:
-        """``ended``: a worker whose process is known to have ended; ``sums``: where lost attempts are added up."""
+        """``ended``: a worker that is known to have ended; ``sums``: where lost attempts are added up."""
         super().__init__(engine, writer, host, holder)
         self._limit, self._sums = limit, sums or FinishTotals()
         self.siblings: Sequence[Duty] = ()
-        """The other duties of the same worker: they ask for what the dead had."""
+        """The other duties of the same worker: they request what the dead had."""
         self._watch = LivenessWatch(engine, host)
         self._watch.ended = ended
         self._leader: UUID | None = None
-        """Who had the duty when it was last asked for in vain."""
+        """The holder of the duty when it was last requested in vain."""
         self._asked_at = float("inf")
         self._late: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
         self._steps = StepRecord(engine, host)
@@ -142,20 +140,20 @@ class Sweeper(Duty):
         """How many jobs the last notes changed: while there are some, there may be more."""
 
     def pause(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next check."""
         return self.rules.beat * POLL_BEAT_RATIO * self._jitter()
 
     async def tick(self) -> int:
-        """Promote, process notes, look at the workers, sweep; how many jobs and workers were moved."""
+        """Promote, process notes, check the workers, sweep; how many jobs and workers were moved."""
         moved, clock = 0, self.host.clock
-        # Every claim promotes first, and whoever makes a change processes its notes: this is for stores where nobody
-        # claims just now, and for writers that died in between.
+        # Every claim promotes first, and the writer of a change processes its notes: this is for stores without claims
+        # just now, and for writers that died in between.
         due = clock.monotonic() >= self._again_at
         if due:
             moved += await self.promote()
             self._again_at = clock.monotonic() + self.rules.lease
         if clock.monotonic() >= self._realign_at:
-            # Whoever sets a queue moves its jobs: this is for those that were submitted at the same moment.
+            # The setter of a queue moves its jobs: this is for those that were submitted at the same moment.
             realigned = await self.engine.jobs.realign(self._limit)
             moved += realigned
             if not realigned:
@@ -182,7 +180,7 @@ class Sweeper(Duty):
         return total
 
     async def look(self) -> int:
-        """Look at the workers and bury the dead; how many."""
+        """Check the workers and bury the dead; how many."""
         buried = await self._watch.look() + await self._watch.find(self._watch.others(self.elector.holder))
         return self._buried(buried)
 
@@ -196,7 +194,7 @@ class Sweeper(Duty):
         return watch.next_in(watch.others(own), looking=True)
 
     async def stand_by(self) -> float:
-        """Probe whoever has the duty; the seconds until the next probe."""
+        """Probe the holder of the duty; the seconds until the next probe."""
         watch, elector = self._watch, self.elector
         if watch.stale or self._leader is None or self._asked_at != elector.asked_at:
             watch.stale, self._asked_at = False, elector.asked_at
@@ -218,7 +216,7 @@ class Sweeper(Duty):
             self.wake.set()
 
     def _buried(self, count: int) -> int:
-        """Ask for the duties of those that were buried: whoever buries is the first to know that they are free."""
+        """Request the duties of those that were buried: this sweeper is the first to know that they are free."""
         if count:
             self._leader, self._quiet = None, False  # their jobs are still to be swept, whatever comes in between
             for duty in (self, *self.siblings):
@@ -246,7 +244,7 @@ class Sweeper(Duty):
             # What is not ripe yet stays among the overdue, so a full page without a change is the end as well.
             if len(rows) < self._limit or not swept:
                 break
-        if total:  # also where none of them is in line again: what they held of limits is free
+        if total:  # also where none of them is queued again: what they held of limits is free
             self.engine.bus.send(Hint(Topic.READY))
         return total
 
@@ -274,7 +272,7 @@ class Sweeper(Duty):
         def decide(job: Job, _: datetime) -> Change | None:
             nonlocal seen
             if job.epoch != row.job.epoch or (seen is not None and seen.rev == job.rev):
-                return None  # another owner, of whose worker nothing is known here; or a transaction has the job
+                return None  # another owner, with a worker unknown here; or a transaction has the job
             seen = job
             return sweep(
                 job,
@@ -298,7 +296,7 @@ class Sweeper(Duty):
         if change is None or seen is None or not isinstance(verdict, Applied):
             return False
         _say(change, verdict.job, now, charged=verdict.job.charged > seen.charged)
-        if change.attempt is not None:  # nobody else knows of its end
+        if change.attempt is not None:  # no worker counts its end
             self._sums.taken(change.attempt, verdict.job)
         return True
 
@@ -308,7 +306,7 @@ def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[ClockSte
 
 
 def _say(change: Change, job: Job, now: datetime, *, charged: bool) -> None:
-    """Log what was taken from its worker: nobody else may be left to do so."""
+    """Log what was taken from its worker, which may not be left to do so."""
     attempt = change.attempt
     if attempt is None:
         _log.info("%s: %s, now %s", name_of(job), change.verb, job.status, extra=labels(job))

@@ -95,7 +95,7 @@ _bare, _set, _UNKNOWN = object.__new__, object.__setattr__, SafeUUID.unknown
 
 
 def _uuid(number: int) -> UUID:
-    """``UUID(int=number)`` in half the time: the constructor looks for what it may have been given instead."""
+    """``UUID(int=number)`` in half the time: the constructor checks what it may have been given instead."""
     made = _bare(UUID)
     _set(made, "int", number)
     _set(made, "is_safe", _UNKNOWN)

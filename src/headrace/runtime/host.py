@@ -105,10 +105,8 @@ def memory_of(pids: Iterable[int]) -> int:
 
 
 def own_memory(children: Iterable[int] = ()) -> int | None:
-    """How many bytes this process and these children have in memory, found without starting a process.
-
-    Where the system does not tell: the most that this process ever had, or None.
-    """
+    """How many bytes this process and these children have in memory, found without starting a process. Where the system
+    does not report it: the maximum that this process ever had, or None."""
     if _TOLD.exists():
         return memory_of([os.getpid(), *children])
     try:

@@ -1,4 +1,4 @@
-"""Reading many jobs of which one may be stored in a way that cannot be read: the others are."""
+"""Reading many jobs, even if one of them is stored in a way that cannot be read."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _log = logging.getLogger("headrace.runtime")
 async def readable(
     engine: Engine, ids: Sequence[UUID], faults: dict[UUID, Unreadable] | None = None
 ) -> list[Job | None]:
-    """The jobs as they stand, in this order; None where there is none, or where it cannot be read, which is logged, or
-    noted among the ``faults``."""
+    """The jobs as they are stored, in this order; None where there is none, or where it cannot be read, which is
+    logged, or noted among the ``faults``."""
     try:
         return await engine.jobs.get(ids)
     except Unreadable as error:

@@ -32,13 +32,13 @@ def secret_bytes(count: int = 32) -> bytes:
 
 
 async def kept_secret(engine: Engine, key: str) -> bytes:
-    """The secret that the store keeps as this setting; it is made if there is none, once for all who ask."""
+    """The secret that the store keeps as this setting; made if there is none, once for all processes."""
     while True:
-        found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+        found = await setting_of(engine, key)
         if found is None:
             found = await engine.documents.put_setting(key, msgspec.json.encode(secret_bytes().hex()).decode(), 0)
-        if found is not None:  # else somebody else has made it meanwhile
-            return bytes.fromhex(msgspec.json.decode(found.value, type=str))
+        if found is not None:  # else another process has made it meanwhile
+            return _bytes_of(found)
 
 
 ROOT = "signing-root"
@@ -60,7 +60,7 @@ _OTHER = (
 
 
 class Root(msgspec.Struct, frozen=True):
-    """By what the secret is known again; it says nothing of it but to whoever guesses it."""
+    """What proves that a secret is the same one again, without revealing it."""
 
     salt: bytes
     check: bytes
@@ -94,11 +94,8 @@ class Vault:
         return self._secret is not None
 
     async def derives(self) -> bool:
-        """Whether what is signed with is derived here, and from the same secret as everywhere on this store; the first
-        one who asks takes it up.
-
-        :raises SecretMismatch: this process has another one than the store's, or none
-        """
+        """Whether secrets are derived here, and from the same one as everywhere on this store; the first process with a
+        secret takes it up; :raises SecretMismatch: this process has another one than the store's, or none"""
         stored = await self.stored()
         if self._secret is None and stored is not None:
             raise SecretMismatch(_UNSET)
@@ -110,10 +107,10 @@ class Vault:
         return stored is not None and await self._fits(stored)
 
     async def lags_until(self) -> datetime | None:
-        """Until when this process goes on with what the store keeps, which others believe as long, while they derive;
+        """Until when this process goes on with the store's secret, which others accept as long, while they derive;
         None: they do not, it has a secret as well, or that time is over.
 
-        So all can be started again one by one, and those that have not been yet are of use meanwhile.
+        So all can be restarted one by one, and those that have not been yet are of use meanwhile.
         """
         if self._secret is not None or (stored := await self.stored()) is None:
             return None
@@ -144,10 +141,7 @@ class Vault:
 
     async def kept(self, key: str) -> Kept:
         """The secret of this name: derived, or kept as this setting; what was kept before is removed when it counts no
-        more.
-
-        :raises SecretMismatch: others derive it, and this process cannot
-        """
+        more; :raises SecretMismatch: others derive it, and this process cannot"""
         until, setting = await self.lags_until(), await setting_of(self.engine, key)
         if until is not None and setting is not None:
             return Kept(_bytes_of(setting), until=until, lags=True)
@@ -162,7 +156,7 @@ class Vault:
         return Kept(self.derived(key), _bytes_of(setting), self._known.since + SECRET_GRACE)
 
     def refuse(self) -> SecretMismatch:
-        """What is raised where something derived is needed that is not known here."""
+        """The error where something derived is needed that is not known here."""
         return SecretMismatch(_UNSET if self._secret is None else _OTHER)
 
     @property
@@ -201,7 +195,7 @@ def _bytes_of(setting: Setting) -> bytes:
 
 
 def _stretched(secret: str, salt: bytes) -> bytes:
-    """The secret so that a guess at it costs 16 MiB and a twentieth of a second."""
+    """The secret, stretched so that a guess at it costs 16 MiB and a twentieth of a second."""
     return scrypt(secret.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
 
 

@@ -32,14 +32,14 @@ class Service(ABC):
     async def start(self) -> None:
         """Begin; a service that runs already is left alone."""
         if self._task is None or self._task.done():
-            # Only a service that ran before is over its stopping: a stop asked for before the start still counts.
+            # Only a service that ran before is over its stopping: a stop requested before the start still counts.
             if self._ran:
                 self.stopping = asyncio.Event()
             self._ran = True
             self._task = asyncio.create_task(self.main(), name=type(self).__name__)
 
     async def stop(self) -> None:
-        """Ask ``main`` to return and wait for it; raises what it raised. May be called twice, or without a start."""
+        """Have ``main`` return and wait for it; raises what it raised. May be called twice, or without a start."""
         self.stopping.set()
         await self.done()
 
@@ -47,7 +47,7 @@ class Service(ABC):
         """Wait until ``main`` has returned, for whatever reason."""
         task = self._task
         if task is not None:
-            # Shielded: a caller that gives up waiting must not cancel the service for everybody else.
+            # Shielded: a caller that gives up waiting must not cancel the service for all others.
             await asyncio.shield(task)
             if self._task is task:
                 self._task = None
@@ -58,7 +58,7 @@ class Service(ABC):
         return self._task is not None and not self._task.done()
 
     async def unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
-        """Do this, unless asked to stop before it is done; whether it was done."""
+        """Do this, unless a stop is requested before it is done; whether it was done."""
         asked, doing = asyncio.create_task(self.stopping.wait()), asyncio.create_task(work)
         try:
             await asyncio.wait({asked, doing}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,11 +74,11 @@ class Service(ABC):
         """Take note that the worker beside which it runs goes on under a new id."""
 
     async def end(self) -> None:
-        """Stop. A service that has broken down says so in the log, and keeps no other from being stopped."""
+        """Stop. A service that has broken down is logged, and keeps no other from being stopped."""
         try:
             await self.stop()
         except StoreLost:
-            pass  # it was said when it was noticed
+            pass  # it was logged when it was noticed
         except Exception:
             _log.exception("%s broke down", type(self).__name__)
 

@@ -33,9 +33,9 @@ __all__ = ["SETTING", "Signing", "forget_stored", "rotate"]
 _log = logging.getLogger("headrace.signing")
 
 SETTING = "lease-secret"
-"""The setting that holds the secrets, or the ids of those that are derived. It is read here, and nowhere else."""
+"""The setting that holds the secrets, or the ids of those that are derived. Only this module reads it."""
 CACHE_SECONDS = 10.0
-"""Seconds for which the secrets are believed as they were read: one that is taken back is refused after that."""
+"""Seconds for which the secrets are used as they were read: one that is taken back is refused after that."""
 _REREAD_SECONDS = 1.0
 """Seconds between two reads for the sake of texts that name a secret not known here."""
 _MAX_TRIES = 20
@@ -62,17 +62,13 @@ class Signing:
         return token_text(await self._known(), self._namespace, key, worker)
 
     async def read_lease(self, key: str | None, text: str) -> JobLease | None:
-        """The lease in a text that came with this key; None: it does not count.
-
-        :raises SecretMismatch: only others can tell
-        """
+        """The lease in a text that came with this key; None: it does not count;
+        :raises SecretMismatch: only other processes can verify it"""
         return read_lease(await self._known(text), self._namespace, key, text)
 
     async def read_token(self, key: str | None, text: str) -> UUID | None:
-        """The worker that a token names that came with this key; None: it does not count.
-
-        :raises SecretMismatch: only others can tell
-        """
+        """The worker that a token names that came with this key; None: it does not count;
+        :raises SecretMismatch: only other processes can verify it"""
         return read_token(await self._known(text), self._namespace, key, text)
 
     async def _known(self, text: str | None = None) -> Secrets:
@@ -116,7 +112,7 @@ class Signing:
         return None
 
     def _warn(self, message: str) -> None:
-        """Say it once."""
+        """Log it once."""
         if message != self._warned:
             self._warned = message
             _log.warning("%s", message)
@@ -150,9 +146,7 @@ async def _lagging(vault: Vault) -> tuple[Secrets, frozenset[str], datetime | No
 
 async def forget_stored(engine: Engine, now: datetime) -> None:
     """Remove what was signed with before the secret was taken up, when it counts no more; no secret is needed for it.
-
-    If others write at the same time, it is for the next time.
-    """
+    If others write at the same time, the next call does it."""
     root = await setting_of(engine, ROOT)
     if root is None or now < msgspec.json.decode(root.value, type=Root).since + SECRET_GRACE:
         return

@@ -1,4 +1,4 @@
-"""A question to the store that many ask at the same time, and that is put once for all of them."""
+"""A read of the store that many request at the same time, made once for all of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Asks on behalf of all who call: whoever calls while it is asked is answered by the next time, which begins later.
-
-    So an answer is never older than the call, and however many call, no two questions are under way at once.
-    """
+    """Calls once for all who call: a call that comes while one is under way gets the result of the next, which begins
+    later. So a result is never older than the call, and no two calls are under way at once."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask = ask
@@ -23,7 +21,7 @@ class SingleFlight(Generic[T]):
         self._next: asyncio.Task[T] | None = None
 
     async def __call__(self) -> T:
-        """The answer, asked for after this was called."""
+        """The result of a call that begins after this one."""
         if self._next is None:
             self._next = asyncio.create_task(self._answer(self._asked))
             self._next.add_done_callback(_heard)
@@ -40,6 +38,6 @@ class SingleFlight(Generic[T]):
 
 
 def _heard(task: asyncio.Task[T]) -> None:
-    """What went wrong is for those who wait; that none of them does any more is no fault."""
+    """Mark the error as seen: it is for those who wait, and that none does any more is no fault."""
     if not task.cancelled():
         task.exception()

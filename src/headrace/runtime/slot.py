@@ -20,11 +20,11 @@ class Slot(Protocol):
         ...
 
     def yield_slot(self) -> None:
-        """A wait begins: somebody else may have the slot."""
+        """Begin a wait: others may have the slot."""
         ...
 
     def take_back(self) -> Future[None] | None:
-        """A wait is over; when the future is done (None: right now) the run has a slot and may go on."""
+        """End a wait; when the future is done (None: right now) the run has a slot and may go on."""
         ...
 
     def seize(self) -> None:
@@ -33,7 +33,7 @@ class Slot(Protocol):
 
 
 class HasSlot(Protocol):
-    """Whoever may be in a slot."""
+    """A caller that may occupy a slot."""
 
     def slot(self) -> Slot | None:
         """The slot, if there is one that can be yielded."""
@@ -54,8 +54,8 @@ current: ContextVar[HasCaller | None] = ContextVar("headrace_context", default=N
 
 
 class SlotWait:
-    """One wait for another job: ``async with Waiting() as waiting:``, and ``waiting.yield_slot()`` once there is
-    something to wait for. Whoever leaves the block has a slot again."""
+    """One wait for another job: ``async with SlotWait() as waiting:``, and ``waiting.yield_slot()`` once there is
+    something to wait for. After the block the run has a slot again."""
 
     __slots__ = ("_slot", "_yielded")
 
@@ -65,7 +65,7 @@ class SlotWait:
         self._yielded = False
 
     def yield_slot(self) -> None:
-        """Nothing can be done here before the other job moves."""
+        """Yield the slot, since nothing can be done here before the other job moves."""
         if self._slot is not None and not self._yielded:
             self._yielded = True
             self._slot.yield_slot()

@@ -1,6 +1,6 @@
 """The store's time: what the server's clock said last, and the time that has passed since.
 
-Whoever works on one store must agree on what time it is: delays, deadlines, leases and schedules are moments. The clock
+All processes on one store must agree on what time it is: delays, deadlines, leases and schedules are moments. The clock
 of this machine may be wrong, the server's is the one that all share. A store that is a file of this machine, or its
 memory, has no other clock than this machine's, and then neither is measured.
 """
@@ -20,7 +20,7 @@ from headrace.runtime.clock import Clock
 __all__ = ["Asked", "StoreClock"]
 
 MAX_AGE_SECONDS = 30.0
-"""Seconds after which whoever writes measures again."""
+"""Seconds after which a writer measures again."""
 _MAX_SAMPLES = 8
 _MIN_STEP_SECONDS = 1.0
 """A jump of more seconds than this is a step, and not how inexact a measurement is."""
@@ -41,7 +41,7 @@ class _Sample(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """When the store was asked for its time."""
+    """When the request for the store's time was sent."""
 
     passed: float
     jumps: int
@@ -89,7 +89,7 @@ class StoreClock:
             return self.local.now()
         ahead, floor = anchor
         at = self._passed() + ahead
-        # Not by ``max``, which takes three times as long: every job asks.
+        # Not by ``max``, which takes three times as long: every job reads the time.
         return _from_timestamp(at if at >= floor else floor, UTC)  # noqa: FURB136, see above
 
     def uptime(self) -> float:
@@ -104,11 +104,8 @@ class StoreClock:
     # -- measuring
 
     async def measure(self, ask: Callable[[], Awaitable[datetime | None]]) -> None:
-        """Measure the store's time by asking for it; None: it has this machine's.
-
-        The first time, and whenever this clock was unsure, it asks twice, since the first answer may have had to wait
-        for a connection.
-        """
+        """Measure the store's time by requesting it; None: it has this machine's. The first time, and whenever this
+        clock was unsure, it measures twice, since the first reply may have had to wait for a connection."""
         self.look()
         for _ in range(1 if self._samples and not self._unsure else 2):
             asked = self.asking()
@@ -119,15 +116,15 @@ class StoreClock:
             self.told(asked, said)
 
     def asking(self) -> Asked:
-        """What to pass to ``told`` with the answer of a store that is about to be asked."""
+        """What to pass to ``told`` with the reply to a request that is about to be sent."""
         self.look()
         return Asked(self._passed(), self._jumps)
 
     def told(self, asked: Asked, said: datetime) -> None:
-        """Count a measurement: the store was asked then, and has just answered that this is its time."""
+        """Count a measurement: the request was sent then, and the store has just replied that this is its time."""
         with self._lock:
             self._look()
-            if asked.jumps == self._jumps:  # else the machine slept, or its clock was set, before the answer came
+            if asked.jumps == self._jumps:  # else the machine slept, or its clock was set, before the reply came
                 self._count(asked, said)
 
     def _count(self, asked: Asked, said: datetime) -> None:
@@ -159,7 +156,7 @@ class StoreClock:
                 self._reading = self._read()
 
     def after_fork(self) -> None:
-        """Go on with a lock that nobody holds."""
+        """Go on with a lock that no thread holds."""
         self._lock = threading.Lock()
 
     def now_unless_old(self) -> datetime | None:
@@ -189,7 +186,7 @@ class StoreClock:
         return self._steps
 
     def look(self) -> None:
-        """Notice whether a clock has stepped since the last look; of little use if that was long ago."""
+        """Notice whether a clock has stepped since the last check; of little use if that was long ago."""
         with self._lock:
             self._look()
 

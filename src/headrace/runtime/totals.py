@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 """A task and a queue."""
 
 MAX_PAIRS = 200
-"""How many pairs of task and queue are told apart; of more than that, the queue is ``OTHER``."""
+"""Maximum number of pairs of task and queue that are distinguished; of more than that, the queue is ``OTHER``."""
 
 MAX_GATHERED_JOBS = 100
 """How many completed jobs are kept before they are added up: adding one by one would take longer."""
@@ -34,11 +34,11 @@ MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 
 
 class LifetimeTotals:
-    """Attempts, and jobs that became dead letters, by task and queue. Whoever shares it between threads locks it."""
+    """Attempts, and jobs that became dead letters, by task and queue. Threads that share it lock it."""
 
     def __init__(self) -> None:
         self._named: set[Pair] = set()
-        """The pairs that are told apart, for good: a count that was told under a name must not move to another."""
+        """The pairs that are distinguished, for good: a count that was shown under a name must not move to another."""
         self._totals: dict[Pair, Totals] = {}
         self._dead: dict[Pair, int] = {}
 
@@ -86,23 +86,23 @@ class FinishTotals:
     """
 
     def __init__(self, rising: Callable[[int], int] = lambda last: last + 1) -> None:
-        """``rising``: the number of the next report, given the last one; for whoever is not the only one to hand in
-        under an id."""
+        """``rising``: the number of the next report, given the last one; for a process that is not the only one to
+        hand in under an id."""
         self._rising = rising
         self.completed: list[tuple[Job, datetime, datetime]] = []
-        """Jobs whose attempts completed them, with when those began and ended; not added up yet. To be added to on the
-        thread that gathers."""
+        """Jobs completed by an attempt, with when that began and ended; not added up yet. To be added to on the thread
+        that gathers."""
         self._lock = threading.Lock()
         self._minutes: dict[datetime, _Series] = {}
         self._number = self._tries = 0
         self._handed_in: tuple[Rollup, ...] = ()
         """The last report, until it is acknowledged, and how often it was sent."""
         self._sender: UUID | None = None
-        """The worker under whose id it was sent; None: no store can have it."""
+        """The worker that sent it, by its id; None: no store can have it."""
         self.stale = 0
-        """Attempts whose end had no say any more."""
+        """Attempts that ended too late to count."""
         self._ever: LifetimeTotals | None = None
-        """All that was ever counted, where somebody follows that."""
+        """All that was ever counted, where metrics need that."""
 
     def follow(self) -> None:
         """From now on keep all that is counted, too, for metrics."""
@@ -110,10 +110,8 @@ class FinishTotals:
             self._ever = self._ever or LifetimeTotals()
 
     def ever(self) -> tuple[dict[Pair, Totals], dict[Pair, int]]:
-        """All that was counted since it is followed: attempts, and jobs that became dead letters; on any thread.
-
-        What completed since the last ``gather`` is missing.
-        """
+        """All that was counted since ``follow``, without what completed since the last ``gather``: attempts, and jobs
+        that became dead letters; on any thread."""
         with self._lock:
             return ({}, {}) if self._ever is None else self._ever.all(self._minutes.values())
 
@@ -132,7 +130,7 @@ class FinishTotals:
             for job, began, at in done:
                 if job.spec is not last or job.moved_to is not None or not begin <= at < end:
                     totals.add(count, waited, ran)
-                    # Whoever shares the spec of a job that was moved is in another queue.
+                    # A job that shares the spec of one that was moved is in another queue.
                     begin, last = begin_of(at, Step.MINUTE), job.spec if job.moved_to is None else None
                     end, totals = begin + _MINUTE, self._totals(begin, job.task, job.queue)
                     waits, runs = totals.waited.counts, totals.ran.counts
@@ -207,10 +205,8 @@ class FinishTotals:
                 self._handed_in = ()
 
     def refused(self) -> None:
-        """Keep the report for the worker's next id: the store has declared this one dead, and kept nothing of it.
-
-        One that was sent before may have been kept then, and is dropped.
-        """
+        """Keep the report for the worker's next id: the store has declared this one dead, and kept nothing of it. One
+        that was sent before may have been kept then, and is dropped."""
         with self._lock:
             if self._tries > 1:
                 self._handed_in = ()

@@ -101,9 +101,9 @@ class Harness:
         for job in jobs:
             self._submitted.setdefault(job.id, job)
 
-    def _drained(self, authenticator: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def _drained(self, store: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         async def submit(*args: P.args, **kwargs: P.kwargs) -> T:
-            answer = await authenticator(*args, **kwargs)
+            answer = await store(*args, **kwargs)
             await self._runner.drain()
             return answer
 
@@ -123,10 +123,7 @@ class Harness:
         return list(self._submitted.values())
 
     async def job(self, job: JobHandle[Any] | Job | UUID) -> Job:
-        """Return the job as it is now.
-
-        :raises JobNotFound:
-        """
+        """Return the job as it is now; :raises JobNotFound:"""
         id = job if isinstance(job, UUID) else job.id
         (found,) = await self.app.session.engine.jobs.get([id])
         if found is None:
@@ -135,28 +132,26 @@ class Harness:
 
     def assert_submitted(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> Job:
         """Assert that a job of this task with these arguments was submitted; return the last such job, as it was then.
-
-        Arguments left out stand for their defaults, on both sides.
-        """
+        Arguments left out count as their defaults, on both sides."""
         __tracebackhide__ = True  # a test runner shows the line of the test instead
         handler = task.handler
         expected = _arguments(handler, handler.encode(args, kwargs))
         for job in reversed(self._of(handler)):
             if _arguments(handler, job.payload_text) == expected:
                 return job
-        raise AssertionError(f"not submitted: {_call(handler.name, expected)}\n{self._told()}")
+        raise AssertionError(f"not submitted: {_call(handler.name, expected)}\n{self._listed()}")
 
     def assert_not_submitted(self, task: Task[..., Any]) -> None:
         """Assert that no job of this task was submitted."""
         __tracebackhide__ = True
         if found := self._of(task.handler):
-            raise AssertionError(f"{task.name} was submitted {len(found)} times\n{self._told()}")
+            raise AssertionError(f"{task.name} was submitted {len(found)} times\n{self._listed()}")
 
     def _of(self, handler: Handler) -> list[Job]:
         names = {handler.name, *handler.aliases}
         return [job for job in self._submitted.values() if job.task in names]
 
-    def _told(self) -> str:
+    def _listed(self) -> str:
         jobs = self.submitted
         if not jobs:
             return "nothing was submitted"

@@ -23,7 +23,7 @@ from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.backoff import timed
 from headrace.worker.execution.call import call
 from headrace.worker.execution.context import Caller, Context
-from headrace.worker.execution.hooks import tell
+from headrace.worker.execution.hooks import call_callbacks
 from headrace.worker.execution.resources import Resource, Resources
 from headrace.worker.execution.writers import EntryWriter
 from headrace.worker.handler import Handler
@@ -177,7 +177,7 @@ class Inline:
         done = await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
         callbacks = self.handlers()[job.task].callbacks
         if done is not None and callbacks is not None:
-            await tell(done, callbacks, self._threads)
+            await call_callbacks(done, callbacks, self._threads)
 
     async def _call(self, ctx: Context, job: Job) -> Ending:
         handler = self.handlers()[job.task]

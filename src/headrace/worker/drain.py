@@ -1,7 +1,7 @@
-"""Draining: somebody elsewhere wishes that a worker finishes what it has and leaves.
+"""Draining: another process requests that a worker finishes what it has and leaves.
 
-The wish is a setting under the worker's id. A hint tells the worker at once; without one it learns from the answer to
-its next beat that settings have changed, and looks. Who leaves takes the wish along.
+The wish is a setting under the worker's id. A hint reports it at once; without one the worker learns from the reply to
+its next beat that settings have changed, and reads them. A worker that leaves removes the wish.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ DRAIN = "drain:"
 
 
 async def wish_about(engine: Engine, worker: UUID) -> Setting | None:
-    """The wish that this worker leaves; None: nobody has it."""
+    """The stored wish that this worker leaves, if there is one."""
     return next(iter(await engine.documents.settings(f"{DRAIN}{worker}")), None)
 
 
 class Drain:
-    """Looks for the wish that its worker leaves."""
+    """Reads whether its worker is to leave."""
 
     def __init__(self, engine: Engine, leave: Callable[[], None]) -> None:
         self._engine, self._leave = engine, leave
         self._rev = -1
-        """Of the settings when it last looked."""
+        """Revision of the settings when it last read them."""
 
     def is_news(self, rev: int) -> bool:
-        """Whether settings have changed since it last looked."""
+        """Whether settings have changed since it last read them."""
         return rev != self._rev
 
     @staticmethod
@@ -46,7 +46,7 @@ class Drain:
         return not hint.names or f"{DRAIN}{worker}" in hint.names
 
     async def look(self, worker: UUID, rev: int | None = None) -> None:
-        """Have the worker leave if that is wished; ``rev``: of the settings, as a beat was told."""
+        """Have the worker leave if that is wished; ``rev``: revision of the settings, from the reply to a beat."""
         if await wish_about(self._engine, worker) is not None:
             _log.info("worker %s was asked to leave: it claims no more, and finishes what it has", short(worker))
             self._leave()
@@ -54,7 +54,7 @@ class Drain:
             self._rev = rev
 
     async def forget(self, worker: UUID) -> None:
-        """Take the wish along: the worker is leaving."""
+        """Remove the wish: the worker is leaving."""
         try:
             wish = await wish_about(self._engine, worker)
             if wish is not None:

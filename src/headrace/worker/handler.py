@@ -139,7 +139,7 @@ class Handler:
 
     @property
     def place(self) -> str:
-        """Where the function stands, as file:line."""
+        """Where the function is defined, as file:line."""
         code = getattr(inspect.unwrap(self.fn if self.bulk is None else self.bulk.fn), "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(self.fn)
 
@@ -205,10 +205,7 @@ class Handler:
         return bound
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """The payload as JSON text.
-
-        :raises InvalidPayload, PayloadTooLarge:
-        """
+        """The payload as JSON text; :raises InvalidPayload, PayloadTooLarge:"""
         return self.encode_bound(self.bind(args, kwargs))
 
     def encode_bound(self, arguments: Mapping[str, Any]) -> str:
@@ -227,10 +224,7 @@ class Handler:
         self.decode(self._sized(payload_text))
 
     def decode(self, payload_text: str) -> dict[str, Any]:
-        """The keyword arguments for the function, without its Context.
-
-        :raises InvalidPayload:
-        """
+        """The keyword arguments for the function, without its Context; :raises InvalidPayload:"""
         try:
             return self._payload.decode(payload_text)
         except Misfit as error:
@@ -254,10 +248,8 @@ class Handler:
     # -- results
 
     def encode_result(self, value: Any) -> str:
-        """The result as JSON text.
-
-        :raises InvalidResult: not JSON, not what the return annotation says, or too large
-        """
+        """The result as JSON text;
+        :raises InvalidResult: not JSON, not what the return annotation says, or too large"""
         return encode_value(self._result, value, self._result_of)
 
     def encode_item(self, value: Any) -> str:
@@ -265,10 +257,8 @@ class Handler:
         return encode_value(self._item, value, self._item_of)
 
     def decode_result(self, text: str) -> Any:
-        """The result in the type of the return annotation.
-
-        :raises InvalidResult: stored by another version of the function, of another type
-        """
+        """The result in the type of the return annotation;
+        :raises InvalidResult: stored by another version of the function, of another type"""
         return decode_value(self._result, text, f"{self.name}: stored result")
 
     def decode_item(self, text: str) -> Any:
@@ -320,14 +310,14 @@ def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:
 
 
 class _Unresolved(str):
-    """An annotation whose names are not there at run time, for instance imported for the type checker only."""
+    """An annotation with names that are not there at run time, for instance imported for the type checker only."""
 
     __slots__ = ()
 
 
 def read_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations as types, each resolved on its own if they cannot be together."""
-    # What says another signature than what it wraps is read by that, as ``inspect.signature`` does.
+    # A function that declares another signature than what it wraps is read by that, as ``inspect.signature`` does.
     plain: Any = inspect.unwrap(fn, stop=lambda one: hasattr(one, "__signature__"))
     while isinstance(plain, functools.partial):
         plain = plain.func

@@ -1,7 +1,7 @@
 """The sign of life, on a thread of its own with a session of its own: a blocked loop must not look like death.
 
 When the loop stands still, this thread does what cannot wait: it gives the buffer back, records starts that were left
-out, and ends attempts whose time is over. Whatever the loop has to say later is judged by rev and epoch as always.
+out, and ends attempts that are out of time. The store judges what the loop writes later by rev and epoch as always.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.logs import attempt_summary, labels
 from headrace.runtime.host import Host
 from headrace.runtime.writes.hints import hint_of
-from headrace.runtime.writes.omissions import tell_verdicts
+from headrace.runtime.writes.omissions import log_verdicts
 
 if TYPE_CHECKING:
     from headrace.worker.execution.run import Run
@@ -38,7 +38,7 @@ __all__ = ["Heartbeat"]
 _log = logging.getLogger("headrace.heartbeat")
 
 CHECK_SECONDS = 0.5
-"""Seconds between two looks: well within the time after which a lock that is free twice proves a death."""
+"""Seconds between two checks: well within the time after which a lock that is free twice proves a death."""
 _STOP_TIMEOUT_SECONDS = 5.0
 _MAX_TRIES = 5
 
@@ -46,7 +46,7 @@ Decide = Callable[[Job], Change | None]
 
 
 class Heartbeat:
-    """Beats for one worker until it is stopped; all that it asks of the worker, it asks from a thread of its own."""
+    """Beats for one worker until it is stopped; it calls the worker from a thread of its own."""
 
     def __init__(self, worker: Worker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
@@ -63,20 +63,18 @@ class Heartbeat:
         self._here: asyncio.AbstractEventLoop | None = None
         self._session, self._opened, self._holding = engine.another_session(), False, asyncio.Lock()
         self._attending: UUID | None = None
-        self._told: str | None = None
-        """The proof that the store knows."""
+        self._stored_proof: str | None = None
+        """The proof that the store has."""
         self.attended: Attended | None = None
         """What is held for the worker, if anything is."""
         self.blocked = False
-        """Whether the worker's loop stood still at the last look."""
+        """Whether the worker's loop stood still at the last check."""
         self.lost: StoreLost | None = None
         """Why there is no store left to beat in; its worker ends by it."""
 
     async def attend(self, worker: UUID) -> str | None:
-        """Hold what shows that this worker lives, from now on and in place of another's; the proof, for registering.
-
-        To be called before the worker registers: of a worker that is known, whoever finds nothing held may bury it.
-        """
+        """Hold what shows that this worker lives, from now on and in place of another's; the proof, for registering. To
+        be called before the worker registers: a known worker that holds nothing counts as dead."""
         self._attending = worker
         self._run()
         await asyncio.to_thread(self._ready.wait, _STOP_TIMEOUT_SECONDS)
@@ -86,10 +84,10 @@ class Heartbeat:
         try:
             async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                 await held
-        except (EngineError, TimeoutError) as error:  # a beat will tell the proof as soon as there is one
+        except (EngineError, TimeoutError) as error:  # a beat will send the proof as soon as there is one
             _log.debug("nothing is held for worker %s yet: %s", worker, error)
-        self._told = self._proof(worker)
-        return self._told
+        self._stored_proof = self._proof(worker)
+        return self._stored_proof
 
     def start(self) -> None:
         """Start beating; the caller has just registered the worker, which counts as the first beat."""
@@ -161,7 +159,7 @@ class Heartbeat:
 
     async def _hold(self) -> None:
         """Hold what shows that the worker lives; what was lost, for whatever reason, is held anew."""
-        async with self._holding:  # the worker's loop asks for it, too
+        async with self._holding:  # the worker's loop calls this, too
             try:
                 if not self._opened:
                     await self._session.open()
@@ -174,8 +172,12 @@ class Heartbeat:
                 raise
 
     def _due(self) -> bool:
-        """Whether it is time for a beat, or the store must be asked, or told, something at once."""
-        return self._host.clock.monotonic() >= self._next or self._unsure or self._told != self._proof(self._worker.id)
+        """Whether it is time for a beat, or there is something to send to the store, or to read from it, at once."""
+        return (
+            self._host.clock.monotonic() >= self._next
+            or self._unsure
+            or self._stored_proof != self._proof(self._worker.id)
+        )
 
     def _proof(self, worker: UUID) -> str | None:
         return self.attended.proof if self.attended is not None and self._attending == worker else None
@@ -191,16 +193,16 @@ class Heartbeat:
             self._worker.sums.refused()
         else:
             self._worker.sums.acknowledged(number)
-            self._told = proof
+            self._stored_proof = proof
             if clock is not None and asked is not None and answer.now is not None:
                 clock.told(asked, answer.now)
             self.acknowledged()
-            await self._host.make_sure(session)  # the answer may have been on its way when the machine slept
+            await self._host.make_sure(session)  # the reply may have been on its way when the machine slept
             self._compare()
         if self._outage:
             self._outage = False
             _log.warning("beats are acknowledged again")
-        self._tell(worker, answer)
+        self._pass_on(worker, answer)
 
     @property
     def _unsure(self) -> bool:
@@ -208,21 +210,21 @@ class Heartbeat:
         return (clock := self._host.store_clock) is not None and clock.is_unsure
 
     def _compare(self) -> None:
-        """Say so, once, if this machine's clock is wrong."""
+        """Log, once, if this machine's clock is wrong."""
         apart = 0.0 if (clock := self._host.store_clock) is None else clock.apart
         if abs(apart) > MAX_CLOCK_ERROR_SECONDS and not self._wrong:
             text = "the clock of this machine is %s; jobs go by the store's, so it costs nothing. Let it follow NTP"
             _log.warning(text, told_apart(apart))
         self._wrong = abs(apart) > MAX_CLOCK_ERROR_SECONDS
 
-    def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
+    def _pass_on(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._worker.told, worker, answer)
+            self._loop.call_soon_threadsafe(self._worker.on_beat_reply, worker, answer)
         except RuntimeError:  # the worker's loop is closed
             _log.debug("the worker's loop is gone")
 
     async def _look(self, session: Engine) -> None:
-        """See how busy the worker is and whether its loop moves; if it does not, do what cannot wait for it."""
+        """Measure how busy the worker is and whether its loop moves; if it does not, do what cannot wait for it."""
         self._worker.measure()
         stood = self._host.clock.monotonic() - self._worker.ticked_at
         blocked = stood > self._rules.beat / 2
@@ -258,9 +260,7 @@ class Heartbeat:
         self, run: Run, job: Job, started_at: datetime, ran: float, now: datetime, chance: float
     ) -> Change | None:
         """The change that the loop would have written by now: the end if the timeout is over, otherwise the start.
-
-        ``ran``: for how many seconds the handler has run, by monotonic time.
-        """
+        ``ran``: for how many seconds the handler has run, by monotonic time."""
         timeout = job.spec.timeout
         if timeout is not None and ran >= timeout:
             return finish(job, run.timed_out(), now, chance, self._rules, started_at)
@@ -281,7 +281,7 @@ class Heartbeat:
             return []
         # The loop learns what was applied here as a conflict, or as stale.
         verdicts = await session.jobs.apply(changes, now)
-        tell_verdicts(verdicts)
+        log_verdicts(verdicts)
         if session.bus.wanted(Topic.CHANGED):
             session.bus.send(hint_of([one.job.id for one in changes]))
         for change, verdict in zip(changes, verdicts, strict=True):

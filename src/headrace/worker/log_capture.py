@@ -1,5 +1,5 @@
-"""Catches what handlers say to ``logging``, without getting in the way of what else is done with it, and puts on each
-record which job it was made in.
+"""Catches what handlers log, without disturbing what else is done with it, and marks each record with the job that it
+was made in.
 
 Records are seen where a logger hands them to its handlers, after its filters. One more handler on the root logger would
 keep ``logging.basicConfig`` from doing anything, be removed by ``dictConfig``, and miss loggers that do not propagate.
@@ -53,7 +53,7 @@ class _Catcher:
         finally:
             with self._lock:
                 self._workers -= 1
-                # If somebody has put theirs in front meanwhile, it calls this one: stay, and pass everything on.
+                # If another hook was put in front meanwhile, it calls this one: stay, and pass everything on.
                 if not self._workers and logging.Logger.callHandlers is _seen and self._pass_on is not None:
                     logging.Logger.callHandlers = self._pass_on  # type: ignore[method-assign, assignment]
                     self._pass_on = None
@@ -139,7 +139,7 @@ class _Shown:
             return
         before, self.style, last = self.style, style, logging.lastResort
         hooks = [(module, name, getattr(module, name), ours) for module, name, ours in _HOOKS if style == "json"]
-        # What logging itself does with records that nobody takes: no handler that an App could stumble over.
+        # What logging itself does with records that no handler takes: nothing that an App could stumble over.
         logging.lastResort = _Terminal(style)
         for module, name, _, ours in hooks:
             setattr(module, name, ours)
@@ -186,7 +186,7 @@ def _log_thread(args: threading.ExceptHookArgs) -> None:
 
 
 def _log_unraisable(args: Any) -> None:
-    """Log an error that nobody can be told of, likewise."""
+    """Log an error that can be raised nowhere, likewise."""
     error = args.exc_type, args.exc_value, args.exc_traceback
     logging.getLogger("python").error("%s: %r", args.err_msg or "exception ignored in", args.object, exc_info=error)
 
@@ -227,7 +227,7 @@ def is_terminal(stream: object) -> bool:
 
 
 def handlers_of(logger: logging.Logger | None) -> Iterator[logging.Handler]:
-    """Whoever is given what this logger says."""
+    """The handlers that get the records of this logger."""
     while logger is not None:
         yield from logger.handlers
         logger = logger.parent if logger.propagate else None

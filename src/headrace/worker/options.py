@@ -1,4 +1,4 @@
-"""What may be asked of a worker, checked where it is written."""
+"""The options of a worker, checked where they are given."""
 
 from __future__ import annotations
 
@@ -100,10 +100,8 @@ def _checked_tasks(tasks: Any) -> tuple[str, ...] | None:
 
 
 def chosen_handlers(tasks: Sequence[str] | None, known: Mapping[str, Handler]) -> Mapping[str, Handler]:
-    """The handlers of these tasks, under all their names; None: all that are known.
-
-    :raises UnknownTask: naming the nearest that is known
-    """
+    """The handlers of these tasks, under all their names; None: all that are known;
+    :raises UnknownTask: naming the nearest that is known"""
     if tasks is None:
         return known
     names = sorted(known)

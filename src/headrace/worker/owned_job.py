@@ -70,7 +70,7 @@ class OwnedJob:
         self.permits: Permits | None = None
         """What its claim has spent of rates, if a rate counts it: it begins in time, or not at all."""
         self.ending: Ending | None = None
-        """How the attempt ended; set once, by whoever is first."""
+        """How the attempt ended; set once, by the first that ends it."""
         self.ended_at: datetime | None = None
         """When the attempt ended."""
         self.over = False
@@ -113,13 +113,11 @@ class OwnedJob:
         self.write_start(lambda stored: None if future.done() else future.set_result(stored))
         return await future
 
-    # -- the last word
+    # -- the last change
 
     def finish(self, ending: Ending, at: datetime, processing_time: float | None = None) -> None:
-        """Store how the run ended, together with its start if that was not stored yet.
-
-        ``processing_time``: the seconds that the handler took, if that is not the time since the start on record.
-        """
+        """Store how the run ended, together with its start if that was not stored yet. ``processing_time``: the seconds
+        that the handler took, if that is not the time since the start on record."""
         self.ending, self.ended_at, self._took = ending, at, processing_time
         self.write(self._decide_end, self.settle)
 
@@ -159,7 +157,7 @@ class OwnedJob:
             try:
                 change = decide(self.job)
             except TransitionRefused as error:
-                # Somebody ended or took the job between two changes of this worker: there is nothing left to write.
+                # The job ended or was taken between two changes of this worker: there is nothing left to write.
                 _log.warning("dropped: %s", error, extra=labels(self.job))
                 self.kept = False
             except Exception:  # a bug in headrace: the worker must not go on owning the job because of it
@@ -181,7 +179,7 @@ class OwnedJob:
     # -- while a transaction of the handler's has the job
 
     async def landed(self) -> None:
-        """Wait until the store has answered the change that is on its way, if one is."""
+        """Wait until the store has replied to the change that is on its way, if one is."""
         if self._flying is not None:
             if self._landing is None:
                 self._landing = asyncio.get_running_loop().create_future()
@@ -204,7 +202,7 @@ class OwnedJob:
         return True
 
     def answer(self, verdicts: Sequence[Verdict]) -> None:
-        """Act on the store's verdict on the change that was on its way."""
+        """Process the store's verdict on the change that was on its way."""
         (verdict,) = verdicts
         decide, then, change = self._landed()
         if type(verdict) is Applied and self.kept:  # most of them
@@ -220,7 +218,7 @@ class OwnedJob:
         else:
             if self.kept:  # else the handler's own transaction has completed the job meanwhile
                 self.kept = False
-                # Without an attempt that ended, nothing is lost that anybody would miss.
+                # Without an attempt that ended, nothing of value is lost.
                 level = logging.DEBUG if change.attempt is None else logging.WARNING
                 what = "%s has another owner by now: what this worker had to say was stale"
                 _log.log(level, what, name_of(self.job), extra=labels(self.job))

@@ -66,7 +66,7 @@ class Slots:
         self.resources = resources or Resources()
         self.cancel_grace, self.buffer = writer.engine.rules.cancel_grace, Buffer()
         self.runs: dict[OwnedJob, Run] = {}
-        """The handlers that are being called, also those whose attempt is over: one job may be here more than once."""
+        """The runs in their handlers, also after the end of their attempts: a job may be here more than once."""
         self.starts = Starts(self.runs, writer.engine.bus, host.clock)
         self.owned: dict[int, OwnedJob] = {}
         """All jobs that the worker owns: buffered, running, or with their end on the way to the store.
@@ -114,7 +114,7 @@ class Slots:
     # -- in
 
     def room(self) -> tuple[int, int]:
-        """How many jobs to ask for, and how many of them could be started at once."""
+        """How many jobs to request, and how many of them could start at once."""
         if self._load.keeps(self.slot_freed) or not self._may_start():
             return 0, 0
         buffered = len(self.buffer)
@@ -135,10 +135,8 @@ class Slots:
     def own(
         self, jobs: Sequence[Job], permits: Permits | None = None, settled: Settled | None = None
     ) -> list[OwnedJob]:
-        """Make an owned job of each claimed one; ``permits``: what those of them have spent that a rate counts.
-
-        ``settled`` is called in place of the method of this name.
-        """
+        """Make an owned job of each claimed one; ``permits``: what those of them have spent that a rate counts;
+        ``settled`` is called in place of the method of this name."""
         claimed, settled = [], settled or self._on_settled
         for job in jobs:
             number = job.id.int
@@ -253,10 +251,8 @@ class Slots:
         return not (pressed or self._load.keeps(self.slot_freed)) and self._may_start()
 
     async def _run_jobs(self) -> None:
-        """Run one job after another in one task, as long as they leave no trace in it.
-
-        A task for each job would cost as much as all the rest.
-        """
+        """Run one job after another in one task, as long as they leave no trace in it: a task for each job would cost
+        as much as all the rest."""
         task, clock, line, load = asyncio.current_task(), self.host.clock, self.yielded.line, self._load
         assert task is not None
         try:
@@ -273,7 +269,7 @@ class Slots:
                         return
                     run = self.new_run(owned, task, now, self._moment)
                     await run.go()
-                    if run.own_slot is not None or run.told_to_stop or task.cancelling():
+                    if run.own_slot is not None or run.stop_requested or task.cancelling():
                         return
                     if copy_context() != self.variables:
                         return
@@ -305,7 +301,7 @@ class Slots:
         run = self.new_run(owned, task, clock.now(), clock.monotonic())
 
     def left(self, run: Run) -> None:
-        """Free the slot of a run whose handler is done."""
+        """Free the slot of a run when its handler is done."""
         del self.runs[run.owned]
         if run.bulk_call is not None:
             self.members -= 1
@@ -352,7 +348,7 @@ class Slots:
     # -- out
 
     def settled(self, owned: OwnedJob, stored: bool) -> None:
-        """Count a job whose last change is stored or never will be, call its callbacks, and forget it."""
+        """Count a job when its last change is stored or never will be, call its callbacks, and forget it."""
         if owned.ending is not None:  # otherwise it was given back, or cancelled, before it began
             self.unacknowledged -= 1
             self.tally.ended(owned, stored=stored)
@@ -399,7 +395,7 @@ class Slots:
         return owned_jobs
 
     def cancel(self, id: UUID) -> None:
-        """Stop the handler of this job, whose cancel was requested; give the job back if it has not begun."""
+        """Stop the handler of this job, since its cancel was requested; give the job back if it has not begun."""
         owned = self.owned.get(id.int)
         if owned is not None and owned in self.runs:
             self.runs[owned].stop("cancelled")
@@ -417,11 +413,11 @@ class Slots:
 
 
 class Stuck:
-    """The runs whose handlers go on although their attempts are over, and for how long already."""
+    """The runs that go on in their handlers although their attempts are over, and for how long already."""
 
-    def __init__(self, runs: Mapping[OwnedJob, Run], patience: float) -> None:
-        """``patience``: seconds a handler has to stop after its attempt is over."""
-        self._runs, self._patience = runs, patience
+    def __init__(self, runs: Mapping[OwnedJob, Run], timeout: float) -> None:
+        """``timeout``: seconds a handler has to stop after its attempt is over."""
+        self._runs, self._timeout = runs, timeout
         self._since: dict[Run, float] = {}
         self._now = 0.0
 
@@ -430,10 +426,10 @@ class Stuck:
 
     @property
     def hopeless(self) -> int:
-        """How many handlers had time enough to stop, did not, and occupy a slot, as of the last look."""
-        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.yielded)
+        """How many handlers had time enough to stop, did not, and occupy a slot, as of the last check."""
+        return sum(self._now - since >= self._timeout for run, since in self._since.items() if not run.yielded)
 
     def look(self, monotonic: float) -> None:
-        """Look which handlers are stuck now."""
+        """Check which handlers are stuck now."""
         self._now = monotonic
         self._since = {run: self._since.get(run, monotonic) for run in self._runs.values() if run.stuck}

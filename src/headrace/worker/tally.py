@@ -33,19 +33,19 @@ def _labels(job: Job, worker: UUID | None) -> dict[str, Any]:
 
 
 class Tally:
-    """Counts; one line in the log for each attempt that failed, and for starts and ends where those are asked for."""
+    """Counts; one line in the log for each attempt that failed, and for starts and ends at level DEBUG."""
 
     def __init__(self, clock: Clock, sums: FinishTotals) -> None:
         self._clock, self.sums, self._completed = clock, sums, sums.completed
         self.done = self.failed = self.released = self.stale = 0
         self.worker: UUID | None = None
-        """Whose attempts these are: a job that has ended has no worker any more."""
+        """The worker of these attempts: a job that has ended has no worker any more."""
         self.talks = False
-        """Whether starts and ends are logged: looked up now and then, and not for every job."""
+        """Whether starts and ends are logged: checked now and then, and not for every job."""
         self.look()
 
     def look(self) -> None:
-        """Look whether starts and ends are logged."""
+        """Check whether starts and ends are logged."""
         self.talks = _log.isEnabledFor(logging.DEBUG)
 
     def begins(self, owned: OwnedJob) -> None:
@@ -60,12 +60,12 @@ class Tally:
         )
 
     def ended(self, owned: OwnedJob, *, stored: bool) -> None:
-        """Count an attempt whose end is stored or never will be, and log how it ended."""
+        """Count an attempt when its end is stored or never will be, and log how it ended."""
         ending = owned.ending
         if not stored:
             self.stale += 1
             self.sums.stale += 1
-        elif type(ending) is Completed:  # most of them: what is asked before is asked for every job
+        elif type(ending) is Completed:  # most of them: each check before this one runs for every job
             self.done += 1
             if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
                 self._completed.append((owned.job, began, at))

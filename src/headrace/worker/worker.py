@@ -69,7 +69,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
 _log = logging.getLogger("headrace.worker")
 
 _POLL_SECONDS = 60.0
-"""Seconds between two looks at what still runs, besides those when something ends."""
+"""Seconds between two checks of what still runs, besides those when something ends."""
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.1, 5.0
 """Seconds between two tries to register."""
 
@@ -97,8 +97,8 @@ class Worker(Service):
         resources: Sequence[Resource[Any]] = (),
         sums: FinishTotals | None = None,
     ) -> None:
-        """``services`` run beside it (maintenance), made of its id and of the worker whose place it takes; ``announce``
-        is awaited before the first claim; ``resources`` are open for as long as it lives; ``sums``: where others add to
+        """``services`` run beside it (maintenance), made of its id and of the worker that it replaces; ``announce`` is
+        awaited before the first claim; ``resources`` are open for as long as it lives; ``sums``: where others add to
         what it hands in."""
         super().__init__()
         self.engine, self.host, self.writer, self.handlers = engine, host, writer, handlers
@@ -121,7 +121,7 @@ class Worker(Service):
         self._services: Sequence[Service] = ()
         self._predecessor: UUID | None = None
         self._retired: asyncio.Event | None = None
-        """There if it was retired; set when it is told to stop all the same."""
+        """There if it was retired; set when a stop is requested all the same."""
         self._leaving = Drain(engine, self.retire)
         self._meter = Meter(self.ticked_at)
         self._claimed_at: datetime | None = None
@@ -153,7 +153,7 @@ class Worker(Service):
         return heartbeat.silence <= self.engine.rules.lease
 
     def running(self) -> list[Job]:
-        """The jobs whose handlers are being called; may be asked on any thread."""
+        """The jobs that run now; may be called on any thread."""
         return [owned.job for owned in list(self._slots.runs)]
 
     @property
@@ -162,10 +162,8 @@ class Worker(Service):
         return self._slots.children.pids
 
     def retire(self) -> None:
-        """Claim no more, and stop when what runs has ended, however long that takes: another has taken its place.
-
-        ``request_stop`` then stops it gracefully, as if it had not been retired.
-        """
+        """Claim no more, and stop when what runs has ended, however long that takes: another worker replaces it.
+        ``request_stop`` then stops it gracefully, as if it had not been retired."""
         if not self.stopping.is_set():
             self._retired = asyncio.Event()
             self.stopping.set()
@@ -195,8 +193,8 @@ class Worker(Service):
 
         The first SIGTERM or SIGINT stops it in good order, so that this returns; the second stops it at once, the third
         does what it would have done without headrace. That is so on the main thread, for each of the two signals
-        unless the program answers or ignores it itself; ``signals=False`` leaves both alone. What was there before is
-        there again afterwards.
+        unless the program handles or ignores it itself; ``signals=False`` leaves both alone. The handlers from before
+        are there again afterwards.
         """
         with answering(self) if signals else nullcontext():
             async with self:
@@ -212,7 +210,7 @@ class Worker(Service):
         return Slots(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake, sums=self.sums)
 
     async def main(self) -> None:
-        """Open the resources, register, work until asked to stop, hand back what is left."""
+        """Open the resources, register, work until a stop is requested, hand back what is left."""
         self._slots.keeper = asyncio.current_task()
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
@@ -268,7 +266,7 @@ class Worker(Service):
                 ticker.cancel()
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None], lost: asyncio.Future[None]) -> None:
-        """Wait until asked to stop; raises if a part breaks down: a worker that only looks alive helps nobody."""
+        """Wait until a stop is requested; raises if a part breaks down: a worker that only looks alive is of no use."""
         asked: asyncio.Future[Any] = asyncio.create_task(self.stopping.wait())
         parts = [lost, *(asyncio.create_task(one.done()) for one in services)]
         try:
@@ -281,10 +279,8 @@ class Worker(Service):
             await asyncio.gather(asked, *parts, return_exceptions=True)
 
     async def _register(self, id: UUID) -> None:
-        """Make the worker known to the store, and try again while that is away.
-
-        :raises EngineError: asked to stop meanwhile, or the store does not come back
-        """
+        """Make the worker known to the store, and try again while that is away;
+        :raises EngineError: a stop was requested meanwhile, or the store does not come back"""
         assert self._heartbeat is not None
         proof = await self._heartbeat.attend(id)
         info = WorkerInfo(
@@ -383,7 +379,7 @@ class Worker(Service):
                 run.stop("lost")
             id = self._new_id()
             await self._register(id)
-            self.id = id  # only now: who is not registered yet is as good as dead, too
+            self.id = id  # only now: a worker that is not registered yet counts as dead, too
             self._slots.tally.worker = id
             for service in self._services:
                 service.renamed(id)
@@ -409,7 +405,7 @@ class Worker(Service):
             await self._rest(min(TICK_SECONDS, self.engine.rules.beat / 8))
 
     async def _rest(self, seconds: float) -> None:
-        """Let time pass until the next tick, and have listeners told of starts meanwhile."""
+        """Let time pass until the next tick, and have listeners notified of starts meanwhile."""
         while self._slots.starts.write_for_listeners() and seconds > POLL_SECONDS:
             await self.host.sleep(POLL_SECONDS)
             seconds -= POLL_SECONDS
@@ -418,11 +414,11 @@ class Worker(Service):
     # -- for the fetcher
 
     def polled(self) -> None:
-        """Note that the store was asked for jobs, and answered."""
+        """Note that the store replied to a claim."""
         self._polled_at = self.host.clock.now()
 
     def taken(self) -> None:
-        """Note that jobs were claimed: who found nothing looks again before a burst ends, for these may submit more."""
+        """Note that jobs were claimed: idle fetchers claim again before a burst ends, for these may submit more."""
         self._claimed_at = self.host.clock.now()
         self._idle.clear()
 
@@ -438,7 +434,7 @@ class Worker(Service):
         return self._heartbeat is not None and not self._heartbeat.silent and not self.stopping.is_set()
 
     def _wake(self) -> None:
-        if self._burst and self._slots.empty:  # at its end all have to look once more
+        if self._burst and self._slots.empty:  # at its end all have to claim once more
             for fetcher in self.fetchers:
                 fetcher.wake()
         elif self.fetchers:  # those of bulk handlers know themselves when there is room
@@ -471,17 +467,17 @@ class Worker(Service):
         self._meter.note(self._slots.busy, self.concurrency, self.host.clock.monotonic())
 
     def executing(self) -> Iterable[Run]:
-        """The runs whose handlers were called, except those whose job a transaction of their handler has."""
+        """The runs in their handlers, except those of jobs that a transaction of the handler has."""
         return [run for owned, run in list(self._slots.runs.items()) if not owned.in_transaction]
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Take all jobs out of the buffer; the caller gives them back."""
         return self._slots.drop_buffer()
 
-    # -- what the store tells
+    # -- what the store sends
 
-    def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """Act on the answer to a beat."""
+    def on_beat_reply(self, worker: UUID, answer: Alive | Dead) -> None:
+        """Process the reply to a beat."""
         if isinstance(answer, Dead):
             self._aside(partial(self.died, worker))
             return
@@ -510,7 +506,7 @@ class Worker(Service):
             self._aside(partial(self._cancel_if_asked, ids))
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:
-        """A hint proves nothing: only what the store says stops a handler."""
+        """Stop the handlers of those of these jobs that the store has as cancelled: a hint alone proves nothing."""
         for job in await self.engine.jobs.get(ids):
             if job is not None and job.cancel_requested_at is not None and job.worker == self.id:
                 self._slots.cancel(job.id)
@@ -529,10 +525,8 @@ class Worker(Service):
 
 
 def _why_ended(parts: Iterable[asyncio.Future[None]]) -> BaseException:
-    """The reason why a part ended by itself, which ends the worker.
-
-    That the store is lost is logged here, before running jobs are awaited, and once, however many parts notice it.
-    """
+    """The reason why a part ended by itself, which ends the worker. That the store is lost is logged here, before
+    running jobs are awaited, and once, however many parts notice it."""
     for part in parts:
         if part.done() and not part.cancelled() and (error := part.exception()) is not None:
             if isinstance(error, StoreLost):
@@ -542,5 +536,5 @@ def _why_ended(parts: Iterable[asyncio.Future[None]]) -> BaseException:
 
 
 def succeed(worker: Worker, id: UUID, predecessor: UUID | None) -> None:
-    """Let a worker that has not started take this id, and the place of another, whose process has ended."""
+    """Let a worker that has not started take this id, and replace another one after the end of its process."""
     worker.id, worker._predecessor = id, predecessor

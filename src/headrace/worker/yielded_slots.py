@@ -1,4 +1,4 @@
-"""Slots that handlers yield while they wait for other jobs, and the line of runs that want a slot back."""
+"""Slots that handlers yield while they wait for other jobs, and the waiting list of runs that want a slot back."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ _NONE: frozenset[str] = frozenset()
 
 
 class YieldedSlots:
-    """The yielded slots of a worker. No job is begun while a run is in line for a slot."""
+    """The yielded slots of a worker. No job is begun while a run waits for a slot."""
 
     def __init__(self, slots: Slots) -> None:
         self.count = 0
-        """How many slots are yielded, with those of runs in line."""
+        """How many slots are yielded, with those of runs that wait for a slot."""
         self.line: deque[RunSlot] = deque()
-        """The slots of runs whose waits are over, in the order in which they ended."""
+        """The slots of runs that want a slot again, in the order in which their waits ended."""
         self._slots = slots
         self._by_mode: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """How many slots are yielded, by mode of the handler and by task."""
         self._warned = False
 
     def saturated(self) -> frozenset[str]:
-        """The tasks of which no more jobs are begun, because as many of their handlers wait as may.
-
-        More of them would take all slots, and the jobs that they wait for would find none.
-        """
+        """The tasks of which no more jobs are begun, because as many of their handlers wait as may: more of them would
+        take all slots, and the jobs that they wait for would find none."""
         if not self.count:
             return _NONE
         return frozenset(task for mode, tasks in self._by_mode.items() if self._is_full(mode) for task in tasks)
@@ -55,12 +53,12 @@ class YieldedSlots:
                 owned.release()
 
     def admit(self) -> None:
-        """Give free slots to the runs in line."""
+        """Give free slots to the waiting runs."""
         while self.line and self._slots.has_slot:
             self.line[0].returned()
 
     def tick(self) -> None:
-        """Let runs in line that should stop go on without waiting for a slot."""
+        """Let waiting runs that should stop go on without a slot."""
         for slot in [slot for slot in self.line if slot.stopping]:
             slot.returned()
 
@@ -124,7 +122,7 @@ class RunSlot:
         self._stopping: Callable[[], bool] | None = stopping
         self._waits = 0
         self._back: Future[None] | None = None
-        """While the run is in line: done when it has a slot again."""
+        """While the run waits for a slot: done when it has one again."""
 
     @property
     def stopping(self) -> bool:
@@ -171,7 +169,7 @@ class RunSlot:
 
     def _yield_slot(self) -> None:
         self._waits += 1
-        if self._back is not None:  # another part of the run begins to wait while this one is in line
+        if self._back is not None:  # another part of the run begins to wait while this one wants a slot
             self._settle()
         elif not self.is_yielded and not self.over and not self.stopping:
             self.is_yielded = self._yielded.add(self)

@@ -345,7 +345,7 @@ async def test_a_store_that_goes_away_in_the_middle(small: Served, monkeypatch: 
 
     monkeypatch.setattr(jobs, "insert", failing)
     for batcher in small.app.session.writer.inserts.batchers:
-        monkeypatch.setattr(batcher, "_patience", patience)
+        monkeypatch.setattr(batcher, "_timeout", patience)
     found = list[dict[str, Any]]()
     for _ in range(4):
         found += await verdicts(small, *[{"task": "add", "payload": {"a": 1}}] * 2)

@@ -32,7 +32,7 @@ def told(part: bytes) -> list[tuple[str, dict[str, object]]]:
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in events]
 
 
-async def all_told(seat: Seat, names: int) -> list[tuple[str, dict[str, object]]]:
+async def all_with_deliveries(seat: Seat, names: int) -> list[tuple[str, dict[str, object]]]:
     found: list[tuple[str, dict[str, object]]] = []
     async with asyncio.timeout(30):
         while len(found) < names:
@@ -50,13 +50,13 @@ async def test_however_many_read_there_is_one_feed(sums: Sums) -> None:
     assert feeds(sums.app) == 1
     job = await sums.add.submit(1)
     for seat in seats:
-        assert (await all_told(seat, 1))[0][1]["id"] == str(job.id)
+        assert (await all_with_deliveries(seat, 1))[0][1]["id"] == str(job.id)
     for seat in seats:
         shared.leave(seat)
     assert shared._task is None
     again = await shared.join(Filter())  # who comes later begins a new one
     later = await sums.add.submit(1)
-    assert (await all_told(again, 1))[0][1]["id"] == str(later.id)
+    assert (await all_with_deliveries(again, 1))[0][1]["id"] == str(later.id)
     shared.leave(again)
 
 
@@ -64,9 +64,9 @@ async def test_each_sees_what_it_asked_for(sums: Sums) -> None:
     shared = SharedFeed(sums.app)
     slow, ended = await shared.join(filter_of({"queue": "slow"})), await shared.join(filter_of({"status": "cancelled"}))
     one, two = await sums.add.submit(1), await sums.multiply.submit(1, 2)
-    assert [event["id"] for _, event in await all_told(slow, 1)] == [str(two.id)]
+    assert [event["id"] for _, event in await all_with_deliveries(slow, 1)] == [str(two.id)]
     await sums.app.jobs.handle(one.id).cancel()
-    assert [event["id"] for _, event in await all_told(ended, 1)] == [str(one.id)]
+    assert [event["id"] for _, event in await all_with_deliveries(ended, 1)] == [str(one.id)]
     shared.close()
 
 

@@ -64,7 +64,7 @@ class Store:
 
 @asynccontextmanager
 async def lane(store: Store, **options: object) -> AsyncIterator[Batcher[int, str]]:
-    settings: dict[str, object] = {"capacity": None, "patience": 5.0} | options
+    settings: dict[str, object] = {"capacity": None, "timeout": 5.0} | options
     batcher: Batcher[int, str] = Batcher(
         store.write,
         Host(),
@@ -178,7 +178,7 @@ async def test_patience_ends_with_the_outcome_unknown_and_the_ids() -> None:
     store = Store()
     faults = iter([Unavailable("lost", outcome="unknown")])
     store.fault = lambda items: next(faults, Unavailable("no route"))
-    async with lane(store, patience=0.15) as batcher:
+    async with lane(store, timeout=0.15) as batcher:
         with pytest.raises(Unavailable) as caught:
             await batcher.put_many([7, 8])
     assert caught.value.outcome == "unknown"
@@ -188,7 +188,7 @@ async def test_patience_ends_with_the_outcome_unknown_and_the_ids() -> None:
 async def test_a_write_that_never_happened_is_told_apart() -> None:
     store = Store()
     store.fault = lambda items: Unavailable("no route")
-    async with lane(store, patience=0.1) as batcher:
+    async with lane(store, timeout=0.1) as batcher:
         with pytest.raises(Unavailable) as caught:
             await batcher.put(7)
     assert caught.value.outcome == "refused"
@@ -197,7 +197,7 @@ async def test_a_write_that_never_happened_is_told_apart() -> None:
 async def test_a_full_lane_makes_callers_wait_and_then_refuses() -> None:
     store = Store()
     store.open.clear()
-    async with lane(store, capacity=10, patience=0.1) as batcher:
+    async with lane(store, capacity=10, timeout=0.1) as batcher:
         held = [asyncio.create_task(batcher.put(n)) for n in range(11)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -254,10 +254,10 @@ async def test_close_answers_everybody_and_takes_no_more() -> None:
 async def test_close_gives_up_on_a_silent_store() -> None:
     store = Store()
     store.fault = lambda items: Unavailable("no route")
-    async with lane(store, patience=None) as batcher:
+    async with lane(store, timeout=None) as batcher:
         waiting = asyncio.create_task(batcher.put(1))
         await asyncio.sleep(0)
-        await batcher.close(patience=0.05)
+        await batcher.close(timeout=0.05)
         with pytest.raises(Unavailable):
             await waiting
 
@@ -458,7 +458,7 @@ async def test_a_reply_that_is_lost_on_the_short_way_is_asked_for_again() -> Non
 async def test_patience_after_a_loss_on_the_short_way_ends_with_the_outcome_unknown() -> None:
     store, short = Store(), Short()
     store.fault = lambda items: Unavailable("no route")  # which says of itself that nothing was written
-    async with lane(store, patience=0.15, begin=short.begin) as batcher:
+    async with lane(store, timeout=0.15, begin=short.begin) as batcher:
         putting = asyncio.create_task(batcher.put(7))
         await turns()
         short.arrive(Unavailable("lost", outcome="unknown"))

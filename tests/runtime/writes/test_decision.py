@@ -39,11 +39,11 @@ class Impatient(Host):
 class Desk:
     """A writer on a store that gives some verdicts first, and its own ones after them."""
 
-    def __init__(self, made: World, *answers: Answer, patience: float = 30.0) -> None:
+    def __init__(self, made: World, *answers: Answer, timeout: float = 30.0) -> None:
         self.made, self.answers, self.written = made, list(answers), list[Change]()
         engine = Instead(made.engine, jobs=Instead(made.engine.jobs, apply=self._apply))
         self.host = Impatient(made)
-        self.writer = Writer(cast("Engine", engine), self.host, patience=patience)
+        self.writer = Writer(cast("Engine", engine), self.host, timeout=timeout)
 
     async def _apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         self.written += changes
@@ -88,7 +88,7 @@ async def test_a_job_that_stays_as_it_is_is_waited_for_longer_and_longer() -> No
 async def test_a_job_that_stays_as_it_is_for_too_long_is_given_up() -> None:
     async with world() as made:
         job = await made.submit()
-        desk = Desk(made, *[stays(job)] * 100, patience=5.0)
+        desk = Desk(made, *[stays(job)] * 100, timeout=5.0)
         with pytest.raises(Unavailable, match=f"job {job.id} is in a transaction that is still open") as caught:
             await write_decision(desk.writer, job, desk.cancel)
         assert (caught.value.ids, caught.value.outcome) == ((job.id,), "refused")

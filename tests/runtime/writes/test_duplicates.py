@@ -47,7 +47,7 @@ async def test_many_at_once_are_merged_one_after_the_other_each_with_one_write()
             return await apply(changes, now)
 
         engine = Instead(made.engine, jobs=Instead(made.engine.jobs, apply=counting))
-        writer = Writer(cast("Engine", engine), made.host, patience=30.0)
+        writer = Writer(cast("Engine", engine), made.host, timeout=30.0)
         jobs = [job(made, n) for n in range(200)]
         answers = await asyncio.gather(*map(writer.inserts.insert, jobs))
         await writer.close()
@@ -88,7 +88,7 @@ async def test_a_batch_has_the_jobs_that_it_stored() -> None:
 async def test_replies_that_are_lost_merge_nothing_twice(every: int) -> None:
     async with world() as made:
         engine = LosesReplies(made.engine, {"insert": every + 1, "apply": every + 1})
-        writer = Writer(cast("Engine", engine), made.host, patience=1000.0)
+        writer = Writer(cast("Engine", engine), made.host, timeout=1000.0)
         jobs = [job(made, n) for n in range(30)]
         answers = [await writer.inserts.insert(one) for one in jobs[:10]]
         answers += await asyncio.gather(*map(writer.inserts.insert, jobs[10:]))
@@ -116,7 +116,7 @@ async def test_a_reply_that_is_lost_while_another_replaces_is_not_applied_over_i
             return verdicts
 
         engine = Instead(made.engine, jobs=Instead(made.engine.jobs, apply=losing))
-        writer = Writer(cast("Engine", engine), made.host, patience=30.0)
+        writer = Writer(cast("Engine", engine), made.host, timeout=30.0)
         answer = await writer.inserts.insert(one := job(made, 1))
         await writer.close()
         assert isinstance(answer, Duplicated)
@@ -145,7 +145,7 @@ async def test_a_repeat_of_one_that_is_still_on_its_way_is_not_applied_over_a_ne
             return await apply(changes, now)
 
         engine = Instead(made.engine, jobs=Instead(made.engine.jobs, insert=counting, apply=slow))
-        writer = Writer(cast("Engine", engine), made.host, patience=30.0)
+        writer = Writer(cast("Engine", engine), made.host, timeout=30.0)
         first = asyncio.create_task(writer.inserts.insert(one))
         await until(lambda: applies == 1)
         first.cancel()  # whoever waited has lost patience, and the change is on its way
@@ -179,7 +179,7 @@ async def test_a_holder_in_somebodys_transaction_is_waited_for_but_not_for_ever(
             return await apply(changes, now)
 
         engine = Instead(made.engine, jobs=Instead(made.engine.jobs, apply=locked))
-        patient, hasty = (Writer(cast("Engine", engine), made.host, patience=seconds) for seconds in (30.0, 0.0))
+        patient, hasty = (Writer(cast("Engine", engine), made.host, timeout=seconds) for seconds in (30.0, 0.0))
         answer = await patient.inserts.insert(job(made, 1))
         assert isinstance(answer, Duplicated)
         assert answer.replaced
@@ -199,7 +199,7 @@ async def test_a_store_that_is_away_names_the_submit() -> None:
             raise Unavailable("the store is away")
 
         engine = Instead(made.engine, jobs=Instead(made.engine.jobs, apply=away))
-        writer = Writer(cast("Engine", engine), made.host, patience=0.0)
+        writer = Writer(cast("Engine", engine), made.host, timeout=0.0)
         with pytest.raises(Unavailable) as caught:
             await writer.inserts.insert(new := job(made, 1))
         assert (caught.value.ids, caught.value.outcome) == ((new.id,), "refused")

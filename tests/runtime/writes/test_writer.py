@@ -101,7 +101,7 @@ async def test_a_transaction_that_stays_open_is_said(
 ) -> None:
     job = await lab.running(await lab.worker())
     await complete(lab, user, job)
-    writer = Writer(lab.engine, host, patience=0.1)
+    writer = Writer(lab.engine, host, timeout=0.1)
     with pytest.raises(Unavailable, match="in a transaction that is still open") as caught:
         await writer.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
     assert caught.value.outcome == "refused"

@@ -61,7 +61,7 @@ class ActionResult(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     id: UUID
     answer: Literal["done", "requested", "refused", "not_found"]
-    """``requested``: a worker has the job, and is asked to stop it."""
+    """``requested``: a worker has the job, and gets a request to stop it."""
     job: Job | None = None
     """As it is now, of a rerun the new one; None if there is none."""
     error: str | None = None
@@ -70,10 +70,8 @@ class ActionResult(msgspec.Struct, Record, frozen=True, kw_only=True):
 
 
 async def act(app: App, id: UUID | str, action: Action, by: str | None, only: Filter | None = None) -> Job:
-    """Do it to one job, and return that as it is now; of a rerun, the new one. ``only``: if it matches at that moment.
-
-    :raises JobNotFound, TransitionRefused, Duplicate, TooManyProfiles, InvalidPayload, InvalidResult, ConfigError:
-    """
+    """Do it to one job, and return that as it is now; of a rerun, the new one. ``only``: if it matches at that moment;
+    :raises JobNotFound, TransitionRefused, Duplicate, TooManyProfiles, InvalidPayload, InvalidResult, ConfigError:"""
     if isinstance(action, RerunAction):
         return (await rerun(app, id, action, by)).job
     checked_note(by, "by")  # also where nothing comes of it
@@ -115,7 +113,7 @@ async def _decision(app: App, id: UUID, action: Action, by: str | None) -> Decid
     if not isinstance(action, ResolveAction):
         return lambda job, now: action.decide(job, now, rules, by)
     error, job = action.failure(rules), await app.jobs.get(id)
-    # Before the result is looked at: an error about the job comes first.
+    # Before the result is checked: an error about the job comes first.
     check(job, Verb.RESOLVE, Status.COMPLETED if error is None else Status.FAILED)
     # Without a result the job is completed with none, whatever the task returns.
     task = None if action.result is None else app.tasks.get(job.task)
@@ -155,7 +153,7 @@ async def rerun(app: App, id: UUID | str, action: RerunAction, by: str | None) -
     session, options = app.session, action.options
     changed = _options_of_rerun(options)
     old = await app.jobs.get(id)
-    check(old, Verb.RERUN)  # before the payload is looked at: an error about the job comes first
+    check(old, Verb.RERUN)  # before the payload is checked: an error about the job comes first
     if changed and old.task.startswith("headrace."):
         raise TransitionRefused(old, Verb.RERUN, "it is headrace's own, which is done again as it is: name no options")
     payload, text = action.payload_for(old), None

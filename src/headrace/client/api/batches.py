@@ -19,7 +19,7 @@ class BatchesApi(Noun):
     """The batches of the store; ``app.batch`` makes one."""
 
     def handle(self, id: UUID | str) -> BatchHandle:
-        """A batch by its id, without a look into the store."""
+        """A batch by its id; nothing is read yet."""
         return BatchHandle(self._app, as_id(id))
 
     async def list(self, *, limit: int = 50, cursor: str | None = None, customer: str | None = None) -> Page[Batch]:

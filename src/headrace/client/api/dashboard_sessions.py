@@ -28,7 +28,7 @@ class DashboardSessions(Noun):
     """The sessions of people at the dashboard. ``key``, everywhere: the digest of the key with this prefix."""
 
     async def begin(self, prefix: str, key: str) -> str:
-        """Begin a session of somebody who has shown this key; its text is for their browser, and kept nowhere else."""
+        """Begin a session of a person who has shown this key; its text is for the browser, and kept nowhere else."""
         text = session_text(prefix, secret_bytes(SESSION_RANDOM_BYTES))
         pauses = self._pauses()
         for _ in range(_MAX_TRIES):
@@ -70,7 +70,7 @@ class DashboardSessions(Noun):
         return await self._engine.documents.put_setting(SESSIONS + prefix, text, rev) is not None
 
     async def _tidy(self, now: datetime) -> None:
-        """Remove what keys left whose sessions are all over."""
+        """Remove the settings of keys that have no session any more."""
         for setting in await self._engine.documents.settings(SESSIONS):
             if not _read(setting).living(now).sessions:
                 await self._engine.documents.put_setting(setting.key, None, setting.rev)

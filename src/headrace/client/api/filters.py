@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 UNSETTLED = frozenset(Status) - {Status.COMPLETED, Status.CANCELLED}
-"""The statuses of jobs whose errors somebody may have to look at."""
+"""The statuses of jobs with errors that may need attention."""
 
 
 class Filters(TypedDict, total=False):
@@ -56,7 +56,7 @@ def checked_limit(limit: int) -> int:
 
 
 def filter_of(given: Filters) -> Filter:
-    """The filter that was asked for.
+    """The filter as the store takes it.
 
     :raises ConfigError: a value is none that a job could have
     :raises TypeError: a filter is not known
@@ -107,10 +107,6 @@ def _moment(name: str, value: Any) -> datetime:
         raise ConfigError(f"{name} is out of range: {value.isoformat()}") from None
 
 
-def _flag(name: str, value: Any) -> bool:
-    return bool(value)
-
-
 def _several(check: Callable[[str, Any], T]) -> Callable[[str, Any], frozenset[T]]:
     """A check of one value or several."""
 
@@ -146,6 +142,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("tag", "schedule"), _text),
     "text": _search_text,
     **dict.fromkeys(("parent", "root", "batch", "rerun_of"), _id),
-    "suspect": _flag,
+    "suspect": lambda name, value: bool(value),
     **dict.fromkeys(("created_after", "created_before", "finished_after", "finished_before"), _moment),
 }

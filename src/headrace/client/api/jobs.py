@@ -51,7 +51,7 @@ class JobsApi(Noun):
     """The jobs of the store; ``:raises JobNotFound:`` every method that takes an id, if there is no such job."""
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
-        """A job by its id, without a look into the store; its actions are methods of the handle."""
+        """A job by its id; nothing is read yet; its actions are methods of the handle."""
         return JobHandle(self._app, as_id(id))
 
     async def list(self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[Filters]) -> Page[Job]:
@@ -115,7 +115,7 @@ class JobsApi(Noun):
         """Why the job is in its status and what it waits for: text, and ``facts`` as data.
 
         ``to``: the customer who reads it, and must not learn of jobs of others, nor on which machines workers are.
-        ``zone``: the time zone of moments in the text; None is that of this machine. ``hide_errors``: say where errors
+        ``zone``: the time zone of moments in the text; None is that of this machine. ``hide_errors``: only where errors
         are found, and not what they are.
         """
         session, engine, now = self._session, self._engine, self._host.clock.now()
@@ -208,10 +208,8 @@ class JobsApi(Noun):
     async def log_page(
         self, id: UUID | str, *, attempt: int | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[LogLine]:
-        """The log lines of the job's handler, oldest first, a page of at most 4 MiB at a time.
-
-        There is a cursor as long as more may come: with that of the last page, go on later.
-        """
+        """The log lines of the job's handler, oldest first, a page of at most 4 MiB at a time. There is a cursor as
+        long as more may come: with that of the last page, go on later."""
         return await log_page(self._session, as_id(id), checked_limit(limit), cursor, attempt)
 
     async def log_tail(self, id: UUID | str, *, limit: int = 100) -> tuple[builtins.list[LogLine], bool]:
@@ -234,7 +232,7 @@ class JobsApi(Noun):
 
 
 async def get(session: Session, id: UUID) -> Job:
-    """The job as it stands."""
+    """The job as it is now."""
     job = (await session.engine.jobs.get([id]))[0]
     if job is None:
         raise JobNotFound(id)
@@ -242,7 +240,7 @@ async def get(session: Session, id: UUID) -> Job:
 
 
 async def get_many(session: Session, ids: Sequence[UUID]) -> list[Job | None]:
-    """The jobs as they stand, in this order; None where there is none."""
+    """The jobs as they are now, in this order; None where there is none."""
     found: list[Job | None] = []
     for part in range(0, len(ids), MAX_BATCH):
         found += await readable(session.engine, ids[part : part + MAX_BATCH])

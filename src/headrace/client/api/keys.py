@@ -49,9 +49,9 @@ _log = logging.getLogger("headrace.keys")
 KEY = "key:"
 """What the settings that are keys begin with."""
 POLL_SECONDS = 1.0
-"""Seconds between two looks at the keys, if no hint comes."""
+"""Seconds between two reads of the keys, if no hint comes."""
 USE_NOTE_INTERVAL = timedelta(hours=1)
-"""How often a use of a key is written down at most: every write of a setting makes workers look at theirs."""
+"""Minimum time between two notes that a key was used: every write of a setting makes workers read theirs."""
 _MAX_TRIES = 20
 
 
@@ -81,16 +81,16 @@ class KeysApi(Noun):
         by: str | None = None,
         within: Permissions | None = None,
     ) -> NewKey:
-        """Make a key for the hub. ``text`` of the answer is the key, and cannot be had again.
+        """Make a key for the hub. ``text`` of the result is the key, and cannot be had again.
 
         ``customer``: it sees and makes only that customer's jobs. ``tasks``, ``queues``: it submits only these, only
         there. ``expires``: after so many seconds. ``profiles``: of how many pairs of task and requirements the customer
-        may have live jobs, in place of 100; of several keys the most counts. ``within``: what whoever asks may do, if
+        may have live jobs, in place of 100; of several keys the maximum counts. ``within``: what the caller may do, if
         that is not everything.
 
         :raises ConfigError: naming what cannot be used
         :raises KeyTaken: a key has this name
-        :raises NotGranted: they lack what they would give
+        :raises NotGranted: the caller lacks what the key would have
         """
         name = checked_name(name, "the name of a key")
         if name.startswith(MARK):
@@ -125,15 +125,12 @@ class KeysApi(Noun):
         return NewKey(text=text, key=key)
 
     async def list(self) -> builtins.list[ApiKey]:
-        """Every key, by name, also those that have expired; not the keys themselves, which nobody has."""
+        """Every key, by name, also those that have expired; not their texts, which the store does not have."""
         return [one.key for one in (await _ring(self._engine)).keys]
 
     async def revoke(self, name: str, *, by: str | None = None) -> str:
         """Revoke a key by its name, its prefix or the key itself: every hub refuses it from now on, at most a second
-        later, and closes what it has open. The answer is the name.
-
-        :raises UnknownKey: there is none
-        """
+        later, and closes what it has open. Returns the name; :raises UnknownKey: there is none"""
         act = audit.act("revoke", self._host.clock.now(), by)
         for _ in range(_MAX_TRIES):
             found = await _find(self._engine, name)
@@ -157,8 +154,8 @@ class KeysApi(Noun):
     async def replace_secret(self, *, by: str | None = None) -> builtins.list[str]:
         """Take up the ``HEADRACE_SECRET`` that is set here in place of the one before, or none if none is set.
 
-        All leases and tokens of workers behind hubs are void then. The answer names the webhooks whose secrets are
-        others now, which nobody knows yet: rotate them. Hubs that have the old one sign no more within seconds.
+        All leases and tokens of workers behind hubs are void then. Returns the webhooks with new secrets, which their
+        receivers do not have yet: rotate them. Hubs that have the old one sign no more within seconds.
         """
         vault = self._session.vault
         await vault.replace(by)

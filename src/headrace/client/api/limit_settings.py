@@ -17,10 +17,11 @@ from headrace.core.defaults import MAX_COUNT
 from headrace.core.limits.rate import Rate
 from headrace.core.limits.settings import QueueRule, TaskRule, limits_of, told_unreadable
 from headrace.core.validation import checked_name, whole
-from headrace.engine import Engine, Setting
+from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSetting, shown
 from headrace.maintenance.schedules import list_schedules
+from headrace.runtime.secrets import setting_of
 from headrace.worker.handler import Handler
 
 if TYPE_CHECKING:
@@ -97,10 +98,6 @@ def given(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _count(value: Any, name: str) -> int:
-    return whole(value, name, 1)
-
-
 def _rates(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"rates must be a sequence of names, not {shown(value)}")
@@ -108,11 +105,8 @@ def _rates(value: Any) -> tuple[str, ...]:
 
 
 def check_limits(given: Mapping[str, Any]) -> TaskRule:
-    """The limits of a task, checked.
-
-    :raises ConfigError: naming the option
-    """
-    counts = {name: _count(given[name], name) for name in ("max_concurrency", "max_per_key") if name in given}
+    """The limits of a task, checked; :raises ConfigError: naming the option"""
+    counts = {name: whole(given[name], name, 1) for name in ("max_concurrency", "max_per_key") if name in given}
     return TaskRule(**counts, rates=_rates(given.get("rates", ())))
 
 
@@ -122,7 +116,7 @@ def checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
     if "priority" in said:
         checked["priority"] = whole(said["priority"], "a queue's priority", -MAX_COUNT)
     if "max_concurrency" in said:
-        checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
+        checked["max_concurrency"] = whole(said["max_concurrency"], "max_concurrency", 1)
     if "rates" in said:
         checked["rates"] = _rates(said["rates"])
     if "by_customer" in said:
@@ -148,27 +142,25 @@ async def edit_rule(
     act: Event | None = None,
 ) -> bool:
     """Change what a setting says while running (``live``; None: nothing any more) or, if given, only what the code
-    says; whether anything changed. ``act``: who does it, if a person or a program does.
+    says; whether anything changed. ``act``: the action, for the audit, if a person or a program does it.
 
     :raises ConfigError: this version could not read the setting then
     """
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, key)
+        setting = await setting_of(engine, key)
         old = {} if setting is None else _said(setting.value)
         if old is None:
             raise ConfigError(": ".join(told_unreadable(key, "it is no JSON object")))
         base = {"code": old["code"]} if old.get("code") else {}
         if code is not None:
-            new = {
-                **{name: value for name, value in old.items() if name != "code"},
-                **({"code": dict(code)} if code else {}),
-            }
+            rest = {name: value for name, value in old.items() if name != "code"}
+            new = rest | ({"code": dict(code)} if code else {})
         else:
             new = base if live is None else {**old, **live}
         text = msgspec.json.encode(new).decode()
         if msgspec.json.decode(text) == old:
             return False
-        # Others may read what we cannot: to write it would tell them that we did.
+        # Others may read what this version cannot: they would take it for written by one that can.
         if why := limits_of([(key, text)]).unreadable.get(key) if new else None:
             raise ConfigError(": ".join(told_unreadable(key, why)))
         if await _put(engine, key, text if new else None, 0 if setting is None else setting.rev, act):
@@ -189,13 +181,11 @@ def said_live(document: str) -> bool:
 
 
 async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
-    """Drop all that is stored of a queue, of a task's limits or of a rate, whoever said it.
-
-    :raises UnknownSetting: nothing is
-    """
+    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people;
+    :raises UnknownSetting: nothing is"""
     key = _PREFIXES[of] + name
     for _ in range(_MAX_TRIES):
-        setting = await _setting(engine, key)
+        setting = await setting_of(engine, key)
         if setting is None:
             raise UnknownSetting(of, name)
         if await _put(engine, key, None, setting.rev, act):
@@ -203,16 +193,12 @@ async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = 
     raise _contended(key)
 
 
-async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.documents.settings(key) if one.key == key), None)
-
-
 async def _put(engine: Engine, key: str, value: str | None, rev: int, act: Event | None) -> bool:
     if await engine.documents.put_setting(key, value, rev, act) is None:
         return False
     engine.bus.send(Hint(Topic.SETTINGS, (key,)))
     if key.startswith(QUEUE):
-        # Customers may have lines of their own now, or none any more. What this does not get to, the sweeper does.
+        # Customers may have subqueues now, or none any more. What this does not get to, the sweeper does.
         while await engine.jobs.realign():
             pass
     # Workers wait for work, not for settings: a queue that opens, or a limit that is raised, is work.
@@ -228,7 +214,7 @@ def _contended(key: str) -> Unavailable:
 async def announce_limits(
     engine: Engine, declared: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]
 ) -> None:
-    """Write down what the code says; of its own tasks also that it says nothing any more."""
+    """Store what the code says; of its own tasks also that it says nothing any more."""
     known = {setting.key for setting in await engine.documents.settings(LIMIT)}
     said = dict(declared)
     for handler in handlers.values():
@@ -251,7 +237,7 @@ async def announce_limits(
 
 
 async def undefined_rates(engine: Engine) -> dict[str, str]:
-    """The rates that queues and tasks name and nobody has defined, each with a sentence that says who names it."""
+    """The rates that queues and tasks name and nothing defines, each with a sentence that says which do."""
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     return {
         rate: f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
@@ -260,10 +246,8 @@ async def undefined_rates(engine: Engine) -> dict[str, str]:
 
 
 async def known_names(app: App, of: Named) -> frozenset[str]:
-    """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker names.
-
-    What was only set while workers ran is not among them: that may have been a slip.
-    """
+    """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker names. What was only set while
+    workers ran is not among them: that may have been a slip."""
     engine, declared, handlers, now = app.session.engine, app._declared, app._handlers, app.host.clock.now()
     found = {key.removeprefix(_PREFIXES[of]) for key in declared if key.startswith(_PREFIXES[of])}
     for setting in await engine.documents.settings(_PREFIXES[of]):

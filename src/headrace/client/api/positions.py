@@ -1,19 +1,20 @@
 """The position of a queued job, and when it may start: for one caller, and for readers that follow many jobs.
 
-Of many jobs of one queue, few are looked up.
+Of many jobs of one queue, few are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from headrace.client.api.stats import running_times
 from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
+from headrace.core.explain.explanation import Fact
 from headrace.core.explain.queued import explain_queued
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import order
@@ -40,7 +41,7 @@ class QueuePosition(msgspec.Struct, Record, frozen=True):
 
 
 async def position(session: Session, job: Job) -> QueuePosition | None:
-    """Where the job stands; None: it is not in line, since it runs, waits for its time, or is over."""
+    """The position of the job; None: it is not queued, since it runs, waits for its time, or is over."""
     engine, now = session.engine, session.host.clock.now()
     if seen_status(job, now) is not Status.QUEUED or expired(job, now):
         return None
@@ -49,43 +50,41 @@ async def position(session: Session, job: Job) -> QueuePosition | None:
         usage = await engine.records.usage(list(limits.paced(group_of(job))))
     place = await engine.records.position(job, now)
     takes = (await running_times(session, queue=job.queue)).quantiles()
-    facts = {
-        fact.code: fact.data
-        for fact in explain_queued(job, now, await workers(session), limits, usage, (), place, takes=takes)
-    }
-    told, start = facts.get("position"), facts.get("estimate")
-    estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
-    return QueuePosition(None if told is None or told["at_least"] else told["position"], estimated)
+    facts = explain_queued(job, now, await workers(session), limits, usage, (), place, takes=takes)
+    return QueuePosition(*_estimate(facts, now))
+
+
+def _estimate(facts: Iterable[Fact], now: datetime) -> tuple[int | None, datetime | None]:
+    """The position and the expected start in these facts; None for what is unknown, or known only as a minimum."""
+    found = {fact.code: fact.data for fact in facts}
+    place, start = found.get("position"), found.get("estimate")
+    estimated = now if "ready" in found else None if start is None or start["at_least"] else start["at"]
+    return None if place is None or place["at_least"] else place["position"], estimated
 
 
 MAX_COUNTED_JOBS = 2000
-"""How many jobs before one are counted: who stands further behind need not know exactly."""
+"""Maximum number of jobs before one that are counted: further behind, the exact number does not matter."""
 MAX_QUEUE_READS = 20
-"""Questions about one queue at a time."""
+"""Reads for one queue at a time."""
 
 Asking = Callable[[Job], Awaitable[Place]]
 
 
 async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
-    """Where these jobs of one queue stand; None: it was not asked about this time."""
+    """The positions of these jobs of one queue; None: it was not read this time."""
     engine, now = session.engine, session.host.clock.now()
     limits, usage = limits_of((one.key, one.value) for one in await engine.documents.settings()), Usage()
     groups = {group_of(job) for job in jobs if limits.bounded(job.queue, job.task)}
     if groups:
         usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
-    workers = [row.as_heard(now, engine.rules) for row in await engine.workers.list()]
+    rows = await workers(session)
     takes = (await running_times(session, queue=jobs[0].queue)).quantiles()
 
     async def ask(job: Job) -> Place:
         if expired(job, now):
             return Place(None)
         found = await engine.records.position(job, now, most=MAX_COUNTED_JOBS)
-        facts: dict[str, dict[str, Any]] = {
-            fact.code: fact.data for fact in explain_queued(job, now, workers, limits, usage, (), found, takes=takes)
-        }
-        told, start = facts.get("position"), facts.get("estimate")  # as ``client.api.positions`` has it
-        estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
-        return Place(None if told is None or told["at_least"] else told["position"], estimated)
+        return Place(*_estimate(explain_queued(job, now, rows, limits, usage, (), found, takes=takes), now))
 
     ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
     told = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)
@@ -96,14 +95,14 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
 
 
 async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]) -> list[Place | None]:
-    """Where the jobs of a line stand, by asking about a few.
+    """The positions of queued jobs, in their order, by reading those of a few.
 
-    If as many stand from one job to another as are known in between, then these are all there are. Where others stand
-    between them, those in front are asked about first, and of the rest now one, now another.
+    If two positions are as far apart as the known jobs in between, then these are all there are. Where others are
+    between them, those in front are read first, and of the rest now one, now another.
     """
     first = await ask(line[0])
     if first.position is None:
-        return [first] * len(line)  # nobody behind it is counted either
+        return [first] * len(line)  # no job behind it is counted either
     found: list[Place | None] = [first, *[None] * (len(line) - 1)]
     last = len(line) - 1
     found[last] = await ask(line[last])
@@ -124,7 +123,7 @@ async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]
 
 
 def _filled(found: list[Place | None], low: int, high: int) -> bool:
-    """Tell the places between two that are known, if that can be done."""
+    """Compute the positions between two that are known; whether that can be done."""
     first, last = found[low], found[high]
     assert first is not None
     assert last is not None
@@ -135,10 +134,7 @@ def _filled(found: list[Place | None], low: int, high: int) -> bool:
         return False
     for index in range(low + 1, high):
         part = (index - low) / (high - low)
-        start = _moment_between(first.estimated_start, last.estimated_start, part)
+        begin, end = first.estimated_start, last.estimated_start
+        start = None if begin is None or end is None else begin + (end - begin) * part
         found[index] = Place(first.position + index - low, start)
     return True
-
-
-def _moment_between(first: datetime | None, last: datetime | None, part: float) -> datetime | None:
-    return None if first is None or last is None else first + (last - first) * part

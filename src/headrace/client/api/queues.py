@@ -46,10 +46,8 @@ class QueuesApi(RuleNoun):
     _kind = "queue"
 
     async def list(self, *, history: bool = True) -> builtins.list[QueueInfo]:
-        """Every queue that has jobs or settings, in the order in which workers serve them.
-
-        ``history``: count also completed and cancelled jobs; without them it is cheap, however many there are.
-        """
+        """Every queue that has jobs or settings, in the order in which workers serve them. ``history``: count also
+        completed and cancelled jobs; without them it is cheap, however many there are."""
         engine, now = self._engine, self._host.clock.now()
         limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
         counts: dict[str, dict[Status, int]] = {}
@@ -58,24 +56,16 @@ class QueuesApi(RuleNoun):
             counts.setdefault(count.queue, {})[count.status] = count.jobs
             if count.status is Status.QUEUED and count.oldest is not None:
                 oldest[count.queue] = count.oldest
-        infos = []
-        for name in {*limits.queues, *counts}:
-            rule = limits.queue(name)
-            infos.append(
-                QueueInfo(
-                    name,
-                    rule.priority,
-                    rule.paused,
-                    counts.get(name, {}),
-                    oldest.get(name),
-                    rule.max_concurrency,
-                    rule.rates,
-                    rule.paused_by,
-                    rule.paused_at,
-                    rule.by_customer,
-                    limits.unreadable.get(f"queue:{name}"),
-                )
+        infos = [
+            QueueInfo(
+                name=name,
+                counts=counts.get(name, {}),
+                oldest=oldest.get(name),
+                unreadable=limits.unreadable.get(f"queue:{name}"),
+                **msgspec.structs.asdict(limits.queue(name)),
             )
+            for name in {*limits.queues, *counts}
+        ]
         return sorted(infos, key=_served)
 
     async def pause(self, name: str, *, by: str | None = None) -> None:
@@ -99,10 +89,7 @@ class QueuesApi(RuleNoun):
         by: str | None = None,
     ) -> None:
         """Change a queue while workers run: priority (default 0, higher is served first), concurrency limit, rate
-        limits, and whether each customer has a subqueue of its own.
-
-        An argument left out stays as it is.
-        """
+        limits, and whether each customer has a subqueue of its own. An argument left out stays as it is."""
         said = given(priority=priority, max_concurrency=max_concurrency, rates=rates, by_customer=by_customer)
         await self._edit(name, checked_queue(said), "set", by)
 
@@ -112,14 +99,12 @@ def _served(queue: QueueInfo) -> tuple[int, str]:
 
 
 QUEUE_CURSOR = "^(-?[0-9]{1,18}):([!-~]+)$"
-"""What a cursor looks like: the priority and the name of the last queue of a page."""
+"""The form of a cursor: the priority and the name of the last queue of a page."""
 
 
 def page_of_queues(found: Sequence[QueueInfo], limit: int, cursor: str | None = None) -> Page[QueueInfo]:
-    """Some of the queues, in the order workers serve them: anybody who submits may name new ones.
-
-    :raises ConfigError: the cursor is not one of an earlier page
-    """
+    """A page of the queues, in the order workers serve them: any submit may name new ones;
+    :raises ConfigError: the cursor is not one of an earlier page"""
     if cursor is not None:
         match = re.fullmatch(QUEUE_CURSOR, cursor)
         if match is None:

@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.client.api.noun import Noun
+from headrace.client.api.workers import workers
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.core import audit
@@ -61,23 +62,14 @@ class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     @classmethod
     def of(cls, doc: ScheduleDoc, tasks: Collection[str]) -> ScheduleInfo:
         """A stored schedule as it is shown; ``tasks`` are those that live workers have."""
-        return cls(
-            name=doc.name,
-            rule=doc.rule,
-            task=doc.task,
-            state=doc.state(served=doc.task in tasks),
-            next_fire=doc.next_fire,
-            last_fire=doc.last_fire,
-            last_job=doc.last_job,
-            skipped=doc.skipped,
-            waiting=doc.waiting,
-            paused=doc.paused,
-            source=doc.source,
-            queue=doc.spec.queue,
-            priority=doc.spec.priority,
-            payload=msgspec.json.decode(doc.payload_text, type=dict[str, Any]),
-            created_at=doc.created_at,
-        )
+        of_doc = {name: getattr(doc, name) for name in cls.__struct_fields__ if name not in _OF_SPEC}
+        payload = msgspec.json.decode(doc.payload_text, type=dict[str, Any])
+        own: dict[str, Any] = {"queue": doc.spec.queue, "priority": doc.spec.priority, "payload": payload}
+        return cls(state=doc.state(served=doc.task in tasks), **own, **of_doc)
+
+
+_OF_SPEC = ("state", "queue", "priority", "payload")
+"""The fields of a ScheduleInfo that are no attributes of the stored schedule."""
 
 
 class SchedulesApi(Noun):
@@ -156,7 +148,7 @@ class SchedulesApi(Noun):
     async def delete(self, name: str, *, by: str | None = None) -> None:
         """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
         await schedules.delete_schedule(self._engine, name, self._act("delete", by))
-        # What fails would be tried again and again, and nobody would be left to end that.
+        # What fails would be tried again and again, and nothing would be left to end that.
         await cancel_surplus(self._engine, self._session.writer, self._host, name, running=True)
 
     def _act(self, verb: str, by: str | None, task: str | None = None) -> Event:
@@ -166,10 +158,8 @@ class SchedulesApi(Noun):
         return ScheduleInfo.of(doc, await self._served())
 
     async def _served(self) -> frozenset[str]:
-        """The tasks of workers that are heard of."""
-        now, rules = self._host.clock.now(), self._engine.rules
-        rows = [row.as_heard(now, rules) for row in await self._engine.workers.list()]
-        return frozenset(task for row in rows if row.alive for task in row.info.tasks)
+        """The tasks of live workers."""
+        return frozenset(task for row in await workers(self._session) if row.alive for task in row.info.tasks)
 
 
 def _firing(doc: ScheduleDoc) -> ScheduleDoc:

@@ -34,7 +34,7 @@ Moment = datetime | timedelta | float
 
 _HOUR_SECONDS = 3600.0
 _DURATION_WINDOW = timedelta(days=7)
-"""How far back it is looked for how long a task takes."""
+"""How far back it reads how long a task takes."""
 
 
 async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:

@@ -1,4 +1,4 @@
-"""``app.store``: the store as a whole: whether it answers, migration, pruning, the doctor's checks, verification."""
+"""``app.store``: the store as a whole: whether it replies, migration, pruning, the doctor's checks, verification."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ __all__ = [
 
 
 class Maintenance:
-    """Sweeps, prunes and plans while its block lasts, unless somebody else has the duty; any number may stand by.
+    """Sweeps, prunes and plans while its block lasts, unless another process has the duty; any number may stand by.
 
-    If the process dies, others see it as they would see it of a worker, where the kernel or the server can tell. Where
-    not, its duties are leased for a few seconds at a time, so that others go on soon, and nothing is left.
+    If the process dies, others notice it as they notice it of a worker, where the kernel or the server reports it.
+    Where not, its duties are leased for a few seconds at a time, so that others go on soon, and nothing is left.
     """
 
     def __init__(self, session: Session) -> None:
         host, engine = session.host, session.engine
         holder = host.dice.new_id(host.clock.now())
         duties = services(engine, session.writer, host, holder, worker=False)
-        # Before the duties, so that it can be seen of whoever has one.
+        # Before the duties, so that it is held by the time it has one.
         self._services: Sequence[Service] = (Attendance(engine, host, holder), *duties)
 
     @property
@@ -83,7 +83,7 @@ class Maintenance:
 
 
 READY = "ready"
-"""What whoever tries to write holds, all under one id: one row that is renewed, however many try."""
+"""The lease of those that try to write, all under one id: one row that is renewed, however many try."""
 _ANYBODY = UUID(int=0)
 
 
@@ -94,11 +94,8 @@ _MAKE = "HEADRACE_SECRET=$(python -c 'import secrets; print(secrets.token_urlsaf
 
 
 async def shared_secret(vault: Vault, name: str) -> bytes:
-    """The secret of this name: derived; or made the first time that anybody asks for it, and the same for all from then
-    on.
-
-    :raises SecretMismatch: others derive it, and this process cannot
-    """
+    """The secret of this name: derived; or made by the first call, and the same for all from then on;
+    :raises SecretMismatch: others derive it, and this process cannot"""
     key = SHARED + checked_name(name, "the name of a secret")
     derives = await vault.derives()
     for _ in range(_MAX_TRIES):
@@ -126,7 +123,7 @@ async def _credentials(engine: Engine) -> dict[str, Credentials]:
 
 
 async def findings(vault: Vault) -> list[Check]:
-    """What the doctor says of what is signed with; nothing is taken up for that."""
+    """The doctor's findings about secrets; nothing is taken up for that."""
     engine, root = vault.engine, await vault.stored()
     if not vault.is_set and root is None:
         if not await _signs(engine):
@@ -164,7 +161,7 @@ async def _signs(engine: Engine) -> bool:
 _START = "start a worker: headrace worker MODULE:APP"
 _START_HUB = "start a hub, which delivers webhooks: headrace hub"
 _MAX_COUNTED_JOBS = 100
-"""Jobs that nobody serves are counted up to this many."""
+"""Jobs without a worker are counted up to this many."""
 
 
 def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
@@ -239,7 +236,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
 
 
 async def _settings(engine: Engine, limits: Limits) -> list[Check]:
-    """Findings about paused queues, rates that nobody has defined, and settings of another version."""
+    """Findings about paused queues, undefined rates, and settings of another version."""
     found = list[Check]()
     for rate, message in (await undefined_rates(engine)).items():
         remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"
@@ -274,10 +271,8 @@ class StoreApi(Noun):
             return await engine.migrate(plan=plan)
 
     async def ping(self, *, write: bool = False) -> None:
-        """Read something small from the store, or with ``write`` have it write that.
-
-        :raises EngineError: it does not answer, or takes no write: its disk is full, or its role may only read
-        """
+        """Read something small from the store, or with ``write`` have it write that;
+        :raises EngineError: it does not reply, or takes no write: its disk is full, or its role may only read"""
         now = self._host.clock.now()
         if write:
             await self._engine.documents.lease(READY, _ANYBODY, 1.0, now)
@@ -285,7 +280,7 @@ class StoreApi(Noun):
             await self._engine.documents.holder("duty:sweeper", now)
 
     async def prune(self) -> int:
-        """Remove every ended job whose retention is over; how many."""
+        """Remove every ended job that is kept no longer; how many."""
         engine = self._engine
         now, total = self._host.clock.now(), 0
         cutoffs = engine.rules.retention.cutoffs(now)
@@ -297,20 +292,18 @@ class StoreApi(Noun):
 
     async def verify(self, *, each: Callable[[Invariant], object] | None = None) -> Verification:
         """Compare what the store keeps twice, while workers go on; ``each`` is called with every finished check."""
-        books: list[Invariant] = []
+        checks: list[Invariant] = []
         for name in BOOKS:
             # Only this one goes by the time: a hub of the version before does not take it.
             now = self._host.clock.now() if name == "messages" else None
-            books.append(await self._engine.records.verify(name, now))
+            checks.append(await self._engine.records.verify(name, now))
             if each is not None:
-                each(books[-1])
-        return Verification(not any(book.wrong for book in books), tuple(books))
+                each(checks[-1])
+        return Verification(not any(one.wrong for one in checks), tuple(checks))
 
     async def doctor(self, *, store: bool = True) -> list[Check]:
-        """Check the store, the workers and the settings; each finding has a remedy.
-
-        ``store``: also what the store says about itself, which may take long; without it this may be called often.
-        """
+        """Check the store, the workers and the settings; each finding has a remedy. ``store``: also what the store
+        reports about itself, which may take long; without it this may be called often."""
         engine, now = self._engine, self._host.clock.now()
         clock = self._host.store_clock
         rows = await workers(self._session)
@@ -325,8 +318,6 @@ class StoreApi(Noun):
         ]
 
     async def audit(self, limit: int = 50) -> list[Audited]:
-        """What people and programs did to queues, limits, rates, schedules and keys, newest first.
-
-        The newest 1,000 are kept. What was done to a job is in the history of the job.
-        """
+        """What people and programs did to queues, limits, rates, schedules and keys, newest first. The newest 1,000 are
+        kept. What was done to a job is in the history of the job."""
         return await self._engine.documents.audit(whole(limit, "limit", 1, MAX_AUDIT_ENTRIES))

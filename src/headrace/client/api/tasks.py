@@ -24,6 +24,7 @@ from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
+from headrace.runtime.secrets import setting_of
 from headrace.worker.handler import Handler
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def named(name: str, docs: Mapping[str, TaskDoc]) -> TaskDoc | None:
 
 
 async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[str]:
-    """Write down what changed since the last worker did; the names of those tasks."""
+    """Store what changed since the last worker did; the names of those tasks."""
     stored = {setting.key: setting for setting in await engine.documents.settings(PREFIX)}
     changed = []
     for handler in {handler.name: handler for handler in handlers}.values():
@@ -133,15 +134,15 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
             if await engine.documents.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
                 changed.append(handler.name)
                 break
-            setting = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+            setting = await setting_of(engine, key)
     return changed
 
 
 async def note_submit(engine: Engine, task: str, job: UUID, by: str | None, now: datetime) -> None:
-    """Keep with a task that somebody submitted this job of it; of a task that nobody has registered nothing is."""
+    """Keep with a task that this job of it was submitted by a person; nothing of a task that is not registered."""
     key, act = PREFIX + task, audit.act("submit", now, by, {"job": str(job)})
     for _ in range(_MAX_TRIES):
-        found = next((one for one in await engine.documents.settings(key) if one.key == key), None)
+        found = await setting_of(engine, key)
         if found is None or await engine.documents.put_setting(key, found.value, found.rev, act) is not None:
             return
 
@@ -152,9 +153,9 @@ def resembling(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-@lru_cache(maxsize=256)  # whoever submits it once does so again, and to look for names like it takes long
+@lru_cache(maxsize=256)  # a program that submits it once does so again, and to find names like it takes long
 def told_unregistered(name: str, known: tuple[str, ...]) -> str:
-    """What is said when no worker has recorded this task: its policy is not known, nor whether it exists."""
+    """The warning when no worker has recorded this task: its policy is not known, nor whether it exists."""
     message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
     asked = resembling(name, known)
     return f"{message}; {asked}" if asked else message
@@ -187,9 +188,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 def check_payload(doc: TaskDoc, payload: Mapping[str, Any]) -> None:
     """Compare a payload with the stored schema: fields and their kinds. The worker's own check is the thorough one.
-
-    :raises InvalidPayload:
-    """
+    :raises InvalidPayload:"""
     properties: dict[str, Any] = doc.schema.get("properties", {})
     for name in doc.schema.get("required", ()):
         if name not in payload:

@@ -42,7 +42,7 @@ from headrace.core.webhooks.target import GROUPS, checked_events
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
-from headrace.runtime.secrets import Vault, secret_bytes
+from headrace.runtime.secrets import Vault, secret_bytes, setting_of
 from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, read_webhooks
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ class WebhooksApi(Noun):
         by: str | None = None,
         most: int | None = None,
     ) -> NewWebhook:
-        """Tell this address of jobs that are submitted from now on: of all, or of these tasks, queues or customer.
+        """Notify this address of jobs that are submitted from now on: of all, or of these tasks, queues or customer.
 
-        ``events``: what it is told of; left out, of every change of status, and not of progress. ``secret``: to sign
-        messages with; left out, one is made. It is answered here, and cannot be asked for later. A submit elsewhere may
+        ``events``: what it is notified of; left out, of every change of status, and not of progress. ``secret``: to
+        sign messages with; left out, one is made. It is returned here, and cannot be read later. A submit elsewhere may
         not know of it for 5 seconds. ``most``: how many a customer may have; 10 if left out.
 
         :raises ConfigError: naming what cannot be used
@@ -113,9 +113,9 @@ class WebhooksApi(Noun):
         token = None if bearer is None else checked_bearer(bearer)
         may = MAX_WEBHOOKS if customer is None else MAX_CUSTOMER_WEBHOOKS if most is None else whole(most, "most", 0)
         if (there := sum(one.customer == customer for one in await self.list())) >= may:
-            whose = "there may be" if customer is None else "a customer may have"
-            told = f"{whose} {may} webhooks, and there are {there} already"
-            raise ConfigError(f"{told}: remove one, or let one be told of more tasks and queues")
+            who = "there may be" if customer is None else "a customer may have"
+            message = f"{who} {may} webhooks, and there are {there} already"
+            raise ConfigError(f"{message}: remove one, or let one be told of more tasks and queues")
         webhook = Webhook(
             id=id,
             url=checked_url(url),
@@ -145,10 +145,8 @@ class WebhooksApi(Noun):
         description: str | None = None,
         by: str | None = None,
     ) -> Webhook:
-        """Change a subscription, for jobs that are submitted from now on; ``on`` switches it on again, or off.
-
-        An address holds at once, also for what waits to be delivered. :raises UnknownWebhook, ConfigError:
-        """
+        """Change a subscription, for jobs that are submitted from now on; ``on`` switches it on again, or off. An
+        address holds at once, also for what waits to be delivered. :raises UnknownWebhook, ConfigError:"""
         changed: dict[str, Any] = {}
         if url is not None:
             changed["url"] = checked_url(url)
@@ -170,15 +168,13 @@ class WebhooksApi(Noun):
     async def rotate(
         self, id: str, *, keep: Seconds = 86_400.0, secret: str | None = None, by: str | None = None
     ) -> NewWebhook:
-        """Give a webhook a new secret; for ``keep`` seconds messages are signed with the old one, too.
-
-        :raises UnknownWebhook, ConfigError:
-        """
+        """Give a webhook a new secret; for ``keep`` seconds messages are signed with the old one, too;
+        :raises UnknownWebhook, ConfigError:"""
         made, text = await self._secret(id, secret)
         now, wait = self._host.clock.now(), timedelta(seconds=seconds(keep, "keep"))
         await _find(self._engine, id)
         for _ in range(_MAX_TRIES):
-            setting = await _setting(self._engine, SECRETS + id)
+            setting = await setting_of(self._engine, SECRETS + id)
             kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
             new = rotated(kept, made, now, now + wait)
             if await self._put(SECRETS + id, new, 0 if setting is None else setting.rev, None):
@@ -194,7 +190,7 @@ class WebhooksApi(Noun):
                 break
         else:
             raise _contended(id)
-        while (secret := await _setting(self._engine, SECRETS + id)) is not None:
+        while (secret := await setting_of(self._engine, SECRETS + id)) is not None:
             await self._put(secret.key, None, secret.rev, None)
 
     # -- deliveries
@@ -209,10 +205,8 @@ class WebhooksApi(Noun):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Job]:
-        """What was sent, or is to be, newest first: to one webhook, or of one job.
-
-        :raises ConfigError: both are named
-        """
+        """What was sent, or is to be, newest first: to one webhook, or of one job;
+        :raises ConfigError: both are named"""
         if webhook is not None and job is not None:
             raise ConfigError("deliveries are listed of a webhook or of a job, not of both")
         tag = webhook if job is None else str(as_id(job))
@@ -279,8 +273,8 @@ class WebhooksApi(Noun):
 
 
 async def webhook_credentials(app: App, id: str) -> Credentials:
-    """By what a webhook knows that a message is ours; for whoever sends it, and never to be shown."""
-    setting = await _setting(app.session.engine, SECRETS + id)
+    """The secrets by which a webhook recognises our messages; for the sender, and never to be shown."""
+    setting = await setting_of(app.session.engine, SECRETS + id)
     kept = Credentials() if setting is None else msgspec.json.decode(setting.value, type=Credentials)
     if not kept.derived:
         return kept
@@ -296,7 +290,7 @@ async def note_delivered(app: App, webhook: Webhook) -> None:
 
 
 async def note_undelivered(app: App, id: str, why: str, *, gone: bool = False) -> Webhook:
-    """Note that a delivery was given up; after 10 in a row a subscription is switched off, and says so."""
+    """Note that a delivery was given up; after 10 in a row a subscription is switched off, which is logged."""
     now = app.host.clock.now()
     before = await app.webhooks.get(id)
     after = await app.webhooks._edit(id, lambda one: failed(one, now, why, at_once=gone), None)
@@ -312,7 +306,7 @@ async def forget_unused_webhooks(app: App) -> int:
         for one in read_webhooks([setting]):
             if one.used_at is not None and now - one.used_at > WEBHOOK_ADDRESS_RETENTION:
                 count += await app.webhooks._put(setting.key, None, setting.rev, None)
-                if (secret := await _setting(app.session.engine, SECRETS + one.id)) is not None:
+                if (secret := await setting_of(app.session.engine, SECRETS + one.id)) is not None:
                     await app.webhooks._put(secret.key, None, secret.rev, None)
     return count
 
@@ -323,14 +317,10 @@ def _derived(vault: Vault, id: str, generation: str) -> str:
 
 async def _find(engine: Engine, id: str) -> tuple[Setting, Webhook]:
     for prefix in (SUBSCRIPTIONS, OF_JOBS):
-        setting = await _setting(engine, prefix + id)
+        setting = await setting_of(engine, prefix + id)
         if setting is not None and (found := read_webhooks([setting])):
             return setting, found[0]
     raise UnknownWebhook(id)
-
-
-async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.documents.settings(key) if one.key == key), None)
 
 
 def _contended(id: str) -> Exception:

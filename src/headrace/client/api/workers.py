@@ -69,7 +69,7 @@ class LocalWorkers:
 
 
 _MAX_EXPLAINED_QUEUES = 20
-"""Queues of which jobs are looked at to explain a worker."""
+"""Maximum number of queues with jobs that are read to explain a worker."""
 
 
 async def workers(session: Session) -> list[WorkerRow]:
@@ -106,15 +106,12 @@ class WorkersApi(Noun):
         engine.bus.send(Hint(Topic.SETTINGS, (key,)))
         there = {f"{DRAIN}{one.info.id}" for one in rows}
         for wish in await engine.documents.settings(DRAIN):
-            if wish.key not in there:  # a worker that was killed did not take it along
+            if wish.key not in there:  # a worker that was killed did not remove it
                 await engine.documents.put_setting(wish.key, None, wish.rev)
         return row
 
     async def explain(self, id: UUID | str) -> Explanation:
-        """Why a worker gets jobs, or none: its state, and what keeps it from the queued ones.
-
-        :raises UnknownWorker:
-        """
+        """Why a worker gets jobs, or none: its state, and what keeps it from the queued ones; :raises UnknownWorker:"""
         worker, engine, now = as_id(id), self._engine, self._host.clock.now()
         row = next((one for one in await self.list() if one.info.id == worker), None)
         if row is None:
@@ -135,10 +132,8 @@ class WorkersApi(Noun):
 
 
 def own_worker(app: App, handlers: Sequence[Handler], *, queue: str, concurrency: int = 10) -> Worker:
-    """A worker for tasks that are headrace's own and not of the App, such as the delivery of webhooks.
-
-    It serves one queue, has no duties in the store, and does not know the tasks of the App.
-    """
+    """A worker for tasks that are headrace's own and not of the App, such as the delivery of webhooks. It serves one
+    queue, has no duties in the store, and does not know the tasks of the App."""
     session, options = app.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
     del options["tasks"]
     own = {handler.name: handler for handler in handlers}

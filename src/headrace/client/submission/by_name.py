@@ -27,7 +27,7 @@ _OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what it
 
 
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
-    """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
+    """A draft of a task known here, else of one a worker has registered, else, with a warning, of an unknown one."""
     draft, warnings = await draft_with_warnings(app, name, payload, options)
     for warning in warnings:
         warn_unregistered(warning)

@@ -23,10 +23,8 @@ R = TypeVar("R")
 
 
 def submit(draft: Draft[R]) -> JobHandle[R]:
-    """Store one job: here and now if it can be, else on the background loop, with whatever else is submitted there.
-
-    :raises SyncInAsync: this thread has a running event loop
-    """
+    """Store one job: here and now if it can be, else on the background loop, with whatever else is submitted there;
+    :raises SyncInAsync: this thread has a running event loop"""
     app, connection, unknown = draft._app, draft.options.get("connection"), False
     if connection is not None:
         if app._submit_middlewares:

@@ -114,7 +114,7 @@ def submit_here_through(app: App, draft: Draft[R], connection: Any) -> JobHandle
             written.set_result(submit_here(app, drafts, connection))
         except Exception as error:
             written.set_exception(error)
-        except BaseException:  # an interrupt of this thread, which is nobody else's
+        except BaseException:  # an interrupt of this thread, which is for no other
             written.cancel()
             raise
     return found.result()

@@ -27,7 +27,7 @@ class Parentage(msgspec.Struct, frozen=True):
     root: UUID
     trace: dict[str, str] | None
     customer: str | None
-    """On whose behalf that job runs: so does the child, unless whoever submits it says otherwise."""
+    """The customer for whom that job runs: so does the child, unless its submit says otherwise."""
 
     @classmethod
     def of(cls, job: Job, trace: dict[str, str] | None) -> Parentage:
@@ -70,10 +70,8 @@ def is_found_again(draft: Draft[Any]) -> bool:
 
 
 def arranged(drafts: Sequence[Draft[Any]]) -> list[Draft[Any]]:
-    """The drafts so that none is before one it waits for; as they are where none waits.
-
-    :raises ConfigError: some wait for each other in a circle
-    """
+    """The drafts so that none is before one it waits for; as they are where none waits;
+    :raises ConfigError: some wait for each other in a circle"""
     if not any(draft.options.get("after") for draft in drafts):
         return list(drafts)
     by_id = {draft.id: draft for draft in drafts}

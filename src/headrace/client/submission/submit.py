@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,7 @@ __all__ = ["child_of_handler", "jobs_of", "submit", "submit_each", "submit_many"
 
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 async def submit(draft: Draft[R], *, passed: bool = False) -> JobHandle[R]:
@@ -46,7 +47,7 @@ async def submit(draft: Draft[R], *, passed: bool = False) -> JobHandle[R]:
         job = await submits.webhooks.wished(job, draft.options["webhook"])
     alone = submits.insert_alone(job)
     stored = None if alone is None else (await alone)[0]
-    # What is in the way of others is waited for, or met: to insert a job again is harmless.
+    # What is in the way of others is waited for, or a duplicate: to insert a job again is harmless.
     return handle_of(draft, stored if isinstance(stored, Inserted) else await submits.insert(job))
 
 
@@ -73,10 +74,10 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
 
 
 def child_of_handler(app: App) -> Parentage | None:
-    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once. What it
-    submits is its child.
+    """The parentage of what is submitted here, if this is a handler; its start is recorded at once, since what it
+    submits shows that it ran.
 
-    Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
+    Not so within a transaction: what it submits is invisible before the commit, and its completion may be in it, too.
     """
     ctx = Context._current_or_none()
     if ctx is None:
@@ -114,29 +115,23 @@ async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     """Store jobs each for itself, many in one write: a handle for each, or why it was not stored."""
     check_drafts(app, drafts, "submit_each")
     if app._submit_middlewares or any(draft.options.get("connection") is not None for draft in drafts):
-        return [await _alone(draft) for draft in drafts]
+        return [await _or_error(draft.submit(), Exception) for draft in drafts]
     session = app.session
     jobs = jobs_of(drafts, await session.writer.now(), child_of_handler(app))
+    wish = session.writer.inserts.webhooks.wished
     asked: list[Job | Exception] = [
-        await _wished_or_error(session, draft, job) if "webhook" in draft.options else job
-        for draft, job in zip(drafts, jobs, strict=True)
+        await _or_error(wish(job, options["webhook"]), ConfigError, EngineError) if "webhook" in options else job
+        for options, job in zip((draft.options for draft in drafts), jobs, strict=True)
     ]
     answers = iter(await session.writer.inserts.insert_each([one for one in asked if isinstance(one, Job)]))
     found = [next(answers) if isinstance(one, Job) else one for one in asked]
     return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, found, strict=True)]
 
 
-async def _wished_or_error(session: Session, draft: Draft[Any], job: Job) -> Job | Exception:
+async def _or_error(work: Awaitable[T], *kinds: type[Exception]) -> T | Exception:
     try:
-        return await session.writer.inserts.webhooks.wished(job, draft.options["webhook"])
-    except (ConfigError, EngineError) as error:
-        return error
-
-
-async def _alone(draft: Draft[R]) -> JobHandle[R] | Exception:
-    try:
-        return await draft.submit()
-    except Exception as error:
+        return await work
+    except kinds as error:
         return error
 
 

@@ -27,7 +27,7 @@ from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.runtime.writes.batcher import MAX_ROWS
 from headrace.runtime.writes.duplicates import meeting
 from headrace.runtime.writes.inserts import chunks
-from headrace.runtime.writes.omissions import tell_verdicts
+from headrace.runtime.writes.omissions import log_verdicts
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -39,10 +39,8 @@ T = TypeVar("T")
 
 
 async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
-    """Store jobs as part of the transaction that is open on the connection.
-
-    :raises NotSupported: the engine cannot, or does not know this kind of connection
-    """
+    """Store jobs as part of the transaction that is open on the connection;
+    :raises NotSupported: the engine cannot, or does not know this kind of connection"""
     enlisted = _transactions(session.engine).enlist(connection)
     if enlisted.blocking and background.is_here():
         raise ConfigError(
@@ -57,7 +55,7 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
         async def execute(change: Change | None) -> Any:
             if change is None:
                 return (await run(await _inserting(session, [job], others)))[0]
-            return _told(await run(await _applying(session, change, others)))
+            return _logged(await run(await _applying(session, change, others)))
 
         return await walk_async(meeting(job, answer, session.host.clock.now), execute)
 
@@ -72,10 +70,7 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
 
 def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
     """The same for callers without an event loop: what is written is prepared on the background loop, and written on
-    this thread, to which the connection belongs.
-
-    :raises ConfigError: the connection is one that must be awaited
-    """
+    this thread, to which the connection belongs; :raises ConfigError: the connection is one that must be awaited"""
 
     async def prepare(part: Sequence[Draft[Any]]) -> tuple[Session, Sequence[Job], Companions]:
         return app.session, *await _jobs(app.session, part)
@@ -97,12 +92,12 @@ def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list
 def _met(
     app: App, session: Session, enlisted: Enlisted, job: Job, answer: InsertAnswer, others: Companions
 ) -> InsertAnswer:
-    """What becomes of a submit that met another job with its key, on this thread."""
+    """What becomes of a submit that found another job with its key, on this thread."""
 
     def execute(change: Change | None) -> Any:
         if change is None:
             return enlisted.run_blocking(app.wait(_inserting(session, [job], others)))[0]
-        return _told(enlisted.run_blocking(app.wait(_applying(session, change, others))))
+        return _logged(enlisted.run_blocking(app.wait(_applying(session, change, others))))
 
     return walk(meeting(job, answer, session.host.clock.now), execute)
 
@@ -118,7 +113,7 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 
 async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequence[Job], Companions]:
-    """The jobs, and the deliveries that tell of them."""
+    """The jobs, and their deliveries."""
     now, parentage, submits = await session.writer.now(), parentage_here(drafts[0]._app), session.writer.inserts
     try:
         wishes = [(draft._job(now, parentage), draft.options.get("webhook")) for draft in drafts]
@@ -130,23 +125,23 @@ async def _jobs(session: Session, drafts: Sequence[Draft[Any]]) -> tuple[Sequenc
         )
         raise
     await submits.requirements.look(jobs)
-    return await submits.all_told(jobs)
+    return await submits.all_with_deliveries(jobs)
 
 
 async def _inserting(session: Session, jobs: Sequence[Job], others: Companions) -> Statements[list[InsertAnswer]]:
-    companions = {job.id: told for job in jobs if (told := others.get(job.id))}
+    companions = {job.id: deliveries for job in jobs if (deliveries := others.get(job.id))}
     return await _transactions(session.engine).inserting(jobs, session.host.clock.now(), companions=companions or None)
 
 
 async def _applying(session: Session, change: Change, others: Companions) -> Statements[Verdict]:
     """A change of the job that holds the dedup key of a submit, as part of the same transaction."""
-    told = tuple(one for job in change.inserts for one in others.get(job.id, ()))
-    stamped = replace(change, id=session.host.dice.token(), inserts=(*change.inserts, *told))
+    deliveries = tuple(one for job in change.inserts for one in others.get(job.id, ()))
+    stamped = replace(change, id=session.host.dice.token(), inserts=(*change.inserts, *deliveries))
     return await _transactions(session.engine).applying(stamped, session.host.clock.now())
 
 
-def _told(verdict: Verdict) -> Verdict:
-    tell_verdicts([verdict])
+def _logged(verdict: Verdict) -> Verdict:
+    log_verdicts([verdict])
     return verdict
 
 

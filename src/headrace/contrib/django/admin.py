@@ -1,6 +1,6 @@
 """The page of jobs in Django's admin: a list with filters, each job with what happened to it, and what can be done.
 
-Who may look has the permission ``headrace.view_job``; who may act, ``headrace.change_job``. Acts are recorded with the
+The permission ``headrace.view_job`` is for the pages, ``headrace.change_job`` for actions, which are recorded with the
 user's name.
 """
 
@@ -31,9 +31,9 @@ __all__ = ["JobAdmin"]
 
 PAGE_JOBS = 50
 MAX_ACTION_JOBS = 1000
-"""Jobs that are acted on at once."""
+"""Maximum number of jobs of one action."""
 MAX_SEARCH_ROUNDS = 2
-"""For a text, so many times 5,000 jobs are looked at for one page."""
+"""For a text, so many times 5,000 jobs are searched for one page."""
 FILTERS = ("status", "task", "queue")
 
 
@@ -119,10 +119,10 @@ class JobAdmin(admin.ModelAdmin):
         context = {"title": job["task"], "subtitle": str(job["id"]), "acts": acts, **found, **(extra_context or {})}
         return self._shown(request, "job", context)
 
-    # -- acts
+    # -- actions
 
     def _act(self, request: HttpRequest, ids: Sequence[str], back: str) -> HttpResponse:
-        """Do what the form says to these jobs, or ask first; then show the page again."""
+        """Do what the form says to these jobs, or request confirmation; then show the page again."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         act = ACTS.get(request.POST.get("action", ""))
@@ -156,7 +156,7 @@ class JobAdmin(admin.ModelAdmin):
 
 
 async def _found(given: Any) -> Page[StoredJob]:
-    """The jobs that an address asks for; :raises ConfigError: it is not understood"""
+    """The jobs that an address names; :raises ConfigError: it is not understood"""
     app, wanted, cursor = project_app(), given.get("q", "").strip(), given.get("cursor") or None
     filters = cast("Filters", {name: given[name] for name in FILTERS if given.get(name)})
     if not wanted:

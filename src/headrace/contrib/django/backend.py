@@ -128,10 +128,7 @@ class HeadraceBackend(BaseTaskBackend):
         return later
 
     def get_result(self, result_id: str) -> TaskResult:
-        """Return the job as it is now.
-
-        :raises TaskResultDoesNotExist:
-        """
+        """Return the job as it is now; :raises TaskResultDoesNotExist:"""
         app = project_app()
         try:
             id = UUID(result_id)
@@ -208,11 +205,11 @@ def _coroutine(kind: type[HeadraceBackend], alias: str, path: str) -> Any:
 
 
 def _ended(kind: type[HeadraceBackend], alias: str) -> Callable[[Job], Awaitable[None]]:
-    def tell(job: Job) -> None:
+    def send(job: Job) -> None:
         backend = kind(alias, {"QUEUES": []})
         task_finished.send(kind, task_result=backend._result(_task_of(job), job))
 
     async def notify(job: Job) -> None:
-        await sync_to_async(tell)(job)
+        await sync_to_async(send)(job)
 
     return notify

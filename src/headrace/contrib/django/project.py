@@ -27,10 +27,8 @@ _made: dict[str, App] = {}
 
 
 def project_app() -> App:
-    """Return the App that ``settings.HEADRACE`` describes: made on the first call, the same from then on.
-
-    :raises ConfigError: naming the setting
-    """
+    """Return the App that ``settings.HEADRACE`` describes: made on the first call, the same from then on;
+    :raises ConfigError: naming the setting"""
     with _lock:
         if "app" not in _made:
             _made["app"] = _new_app()
@@ -68,10 +66,7 @@ def _new_app() -> App:
 
 
 def _url_of(alias: str) -> str:
-    """Return the URL of a database of the project.
-
-    :raises ConfigError: it is not PostgreSQL
-    """
+    """Return the URL of a database of the project; :raises ConfigError: it is not PostgreSQL"""
     connection = connections[alias]
     if connection.vendor != "postgresql":
         raise ConfigError(

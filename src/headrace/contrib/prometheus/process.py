@@ -47,8 +47,8 @@ class Process:
     def families(self) -> Iterator[Family]:
         """All metrics of the process."""
         workers = self._app.workers.local.all()
-        # The tasks of these workers in their own queues are told from the first, with nothing: a count that appears
-        # with its first job looks, to Prometheus, as if nothing had been added.
+        # The tasks of these workers in their own queues are reported from the first, with 0: a count that appears with
+        # its first job looks, to Prometheus, as if nothing had been added.
         pairs = {(one.name, one.policy.queue) for worker in workers for one in worker.handlers.values()}
         yield from self._jobs(pairs)
         if at_work := [worker for worker in workers if worker.stats.state != "stopped"]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client.metrics_core import Metric as Family
 
 from headrace.client.api.stats import StoreSnapshot
@@ -12,14 +15,6 @@ from headrace.contrib.prometheus.catalogue import gauge
 from headrace.core.query import HISTORY
 from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
-
-if TYPE_CHECKING:
-    from headrace.app import App
-import asyncio
-import logging
-from typing import TYPE_CHECKING
-
-import msgspec
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -38,7 +33,7 @@ _READ_TIMEOUT_SECONDS = 30.0
 class Figures(msgspec.Struct, frozen=True):
     """What was read, and when."""
 
-    standing: StoreSnapshot
+    snapshot: StoreSnapshot
     read_at: float
     """Monotonic."""
     took: float
@@ -135,7 +130,7 @@ def _on_a_loop() -> bool:
 MAX_QUEUES = 200
 """Maximum queues with series of their own; all others are ``OTHER``."""
 
-_TOLD = [status for status in Status if status not in HISTORY]
+_LIVE_OR_FAILED = [status for status in Status if status not in HISTORY]
 
 
 class Store:
@@ -156,51 +151,40 @@ class Store:
             ("headrace_store_read_seconds", None if figures is None else figures.took),
         ):
             if value is not None:
-                yield _one(name, float(value))
+                yield _filled(name, (((), float(value)),))
         if figures is not None:
-            yield from self._standing(figures.standing)
+            yield from self._families(figures.snapshot)
 
-    def _standing(self, standing: StoreSnapshot) -> Iterator[Family]:
+    def _families(self, found: StoreSnapshot) -> Iterator[Family]:
         now = self._app.host.clock.now()
         own = {handler.policy.queue for handler in self._app._handlers.values()}
-        for queue in sorted({*own, *standing.named}) + [count.queue for count in standing.counts]:
+        for queue in sorted({*own, *found.named}) + [count.queue for count in found.counts]:
             if len(self._queues) < MAX_QUEUES:
                 self._queues.add(queue)
-        jobs = {(queue, status): 0 for queue in sorted(self._queues) for status in _TOLD}
-        for count in standing.counts:
+        queues = sorted(self._queues)
+        jobs = {(queue, status): 0 for queue in queues for status in _LIVE_OR_FAILED}
+        for count in found.counts:
             key = self._name(count.queue), count.status
             jobs[key] = jobs.get(key, 0) + count.jobs
-        ages = dict.fromkeys(sorted(self._queues), 0.0)
-        for queue, since in standing.queued_since().items():
+        ages = dict.fromkeys(queues, 0.0)
+        for queue, since in found.queued_since().items():
             name = self._name(queue)
             ages[name] = max(ages.get(name, 0.0), (now - since).total_seconds())
-        family = gauge("headrace_queue_jobs")
-        for (queue, status), number in jobs.items():
-            family.add_metric((queue, status.value), number)
-        yield family
-        family = gauge("headrace_queue_oldest_seconds")
-        for queue, age in ages.items():
-            family.add_metric((queue,), age)
-        yield family
-        family = gauge("headrace_queue_paused")
-        for queue in sorted(self._queues):
-            family.add_metric((queue,), queue in standing.paused)
-        yield family
-        family = gauge("headrace_workers")
-        for state, workers in (("alive", standing.alive), ("silent", standing.silent)):
-            family.add_metric((state,), workers)
-        yield family
-        family = gauge("headrace_slots")
-        for state, slots in (("busy", standing.busy), ("free", standing.slots - standing.busy)):
-            family.add_metric((state,), slots)
-        yield family
-        yield _one("headrace_schedules_late_seconds", standing.late(now).total_seconds())
+        by_status = (((queue, status.value), number) for (queue, status), number in jobs.items())
+        yield _filled("headrace_queue_jobs", by_status)
+        yield _filled("headrace_queue_oldest_seconds", (((queue,), age) for queue, age in ages.items()))
+        yield _filled("headrace_queue_paused", (((queue,), queue in found.paused) for queue in queues))
+        yield _filled("headrace_workers", ((("alive",), found.alive), (("silent",), found.silent)))
+        yield _filled("headrace_slots", ((("busy",), found.busy), (("free",), found.slots - found.busy)))
+        yield _filled("headrace_schedules_late_seconds", (((), found.late(now).total_seconds()),))
 
     def _name(self, queue: str) -> str:
         return queue if queue in self._queues else OTHER
 
 
-def _one(name: str, value: float) -> Family:
+def _filled(name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> Family:
+    """A family with a value for each of these labels."""
     family = gauge(name)
-    family.add_metric((), value)
+    for labels, value in values:
+        family.add_metric(labels, value)
     return family

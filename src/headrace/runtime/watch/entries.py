@@ -1,4 +1,4 @@
-"""Following what runs add to their jobs: by hints, and by asking when none come."""
+"""Following what runs add to their jobs: by hints, and by polling when none come."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ class EntryReader:
         self, id: UUID, kind: Kind, after: Cursor = BEGIN, *, wait: bool = True
     ) -> AsyncGenerator[tuple[list[Entry], Job | None], None]:
         """The entries behind the cursor, in order, and those still to come until the job has ended (``wait`` false:
-        those that are there); with the last of them the job.
-
-        :raises JobNotFound: there is no such job (any more)
-        """
+        those that are there); with the last of them the job; :raises JobNotFound: there is no such job (any more)"""
         pauses = Pauses(self._host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR, spread=(0.75, 1.25))
         most = _FIRST_PAGE_ENTRIES
         with self._hearing(id) as news:
@@ -98,5 +95,5 @@ class EntryReader:
 
 
 def _page(entries: list[Entry]) -> int:
-    """How many to ask for next, if they are as large as these."""
+    """How many to request next, if they are as large as these."""
     return max(1, min(MAX_BATCH, _MAX_PAGE_BYTES * len(entries) // (1 + sum(len(entry.data) for entry in entries))))

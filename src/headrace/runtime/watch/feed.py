@@ -1,8 +1,8 @@
 """A feed: the changes of many jobs as they happen.
 
-Hints say which jobs changed. The feed reads these when its reader asks for more, so that a slow reader holds nobody
-up: what changes meanwhile is one id in a bounded list, and is read as it is by then. Hints may be lost, so a feed also
-looks from time to time at the newest jobs and at those it knows to be live.
+Hints name the jobs that changed. The feed reads these when its reader wants more, so that a slow reader blocks no
+other: what changes meanwhile is one id in a bounded list, and is read as it is by then. Hints may be lost, so a feed
+also polls the newest jobs and those it knows to be live.
 """
 
 from __future__ import annotations
@@ -32,29 +32,28 @@ from headrace.runtime.writes.hints import GAP_SECONDS, MAX_HINT_JOBS
 __all__ = ["Feed"]
 
 MAX_BACKLOG_JOBS = 2000
-"""How many jobs may wait to be read; of more, only the number is told."""
+"""Maximum number of jobs that wait to be read; of more, only the number is reported."""
 MAX_POLLED_JOBS = 1000
-"""How many live jobs are looked at without a hint."""
+"""Maximum number of live jobs that are polled without a hint."""
 POLL_SECONDS = 5.0
-"""Seconds between two looks at them."""
+"""Seconds between two polls of them."""
 _OMISSION_POLL_SECONDS = 1.0
-"""Seconds until the next look when changes were left out."""
+"""Seconds until the next poll when changes were left out."""
 _BURST_JOBS, _JOBS_PER_SECOND = 2000, 1000
-"""How many jobs are read at once after a quiet time, and then a second."""
+"""Maximum number of jobs read at once after a quiet time, and then in a second."""
 _FLOOD_SECONDS, _MAX_FLOOD_JOBS, _FLOOD_GAP_SECONDS = 1.0, 50, 0.2
 """For how many seconds after changes were left out there are too many to read them all, how many are read at a time
 then, and how often: store and processors are for the work that causes them, and a sample shows it as well."""
 _FLOOD_PAUSE_RATIO, _FLOOD_MAX_SECONDS = 50, 1.0
-"""How many times as long as the last read took it waits then, and how many seconds at most: what is busy is asked
-less."""
+"""How many times as long as the last read took it waits then, and maximum seconds: a busy store gets fewer reads."""
 _FIRST_PAGE_JOBS = 20
-"""How many of the newest jobs are looked at first."""
+"""How many of the newest jobs are read first."""
 _NEWEST_POLL_SECONDS = 0.1
-"""Seconds between two looks at the newest jobs."""
+"""Seconds between two polls of the newest jobs."""
 _MAX_LATE_NUMBERS = 200
-"""How many order numbers a job may be behind the newest and still be new: commits need not be in order."""
+"""Maximum order numbers by which a job is behind the newest and still new: commits need not be in order."""
 _OMISSION_NOTICE_SECONDS = 1.0
-"""Seconds after which it is said that changes were left out though there are no jobs to say it with."""
+"""Seconds after which it reports that changes were left out though there are no jobs to report it with."""
 _STORE_RETRY_SECONDS = 1.0
 """Seconds between two tries while the store is away."""
 
@@ -65,8 +64,8 @@ class Feed:
     """The changes of all jobs that match a filter, from when it was opened: ``async for changed in feed``.
 
     ``async with`` opens and closes it; without that, the first step opens it and ``aclose`` ends it. It never ends by
-    itself, but one that nobody has any more listens no more. It may miss what a job was in between, never how a job
-    that it knows ended; ``Changed.dropped`` says how many changes it did not look at.
+    itself, but once it is garbage it listens no more. It may miss what a job was in between, never how a job that it
+    knows ended; ``Changed.dropped`` is the number of changes it did not read.
     """
 
     _engine: Engine
@@ -87,7 +86,7 @@ class Feed:
         self._may_be_new = False
         self._allowance = Allowance(_BURST_JOBS, _JOBS_PER_SECOND)
         self._read_at = self._newest_at = self._poll_at = self._gave_at = 0.0
-        """When jobs, or the newest, may be read next, when all known ones are looked at, when it gave something."""
+        """When jobs, or the newest, may be read next, when all known ones are polled, when it gave something."""
         self._flood_until = 0.0
         self._wake = asyncio.Event()
         self._unlisten: Callable[[], None] | None = None
@@ -126,7 +125,7 @@ class Feed:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End it: listen no more, and let whoever waits for the next changes go."""
+        """End it: listen no more, and release a waiting reader."""
         self._end()
 
     def lose(self) -> None:
@@ -168,7 +167,7 @@ class Feed:
     # -- hearing
 
     def _listen(self) -> Callable[[], None]:
-        """Listen until the returned function is called, or until nobody has the feed: a loop may be left by break."""
+        """Listen until the returned function is called, or until the feed is garbage: a loop may be left by break."""
         itself = weakref.ref(self)
 
         def hear(hint: Hint) -> None:
@@ -203,7 +202,7 @@ class Feed:
             self._poll_at = 0.0
         self._wake.set()
 
-    # -- looking
+    # -- polling
 
     async def _look(self) -> list[Job]:
         """Read what may be read now; those that changed and match."""
@@ -261,8 +260,7 @@ class Feed:
         )
 
     async def _read(self, room: int, *, newest: bool) -> list[Job]:
-        """Of the jobs that hints told of, the newest or the oldest, and of those known to be live, those that
-        changed."""
+        """Of the hinted jobs, the newest or the oldest, and of those known to be live, those that changed."""
         names = list(islice(reversed(self._hinted) if newest else self._hinted, room))
         for name in names:
             del self._hinted[name]
@@ -312,5 +310,5 @@ class Feed:
 
 def _soon(loop: asyncio.AbstractEventLoop, unlisten: Callable[[], None]) -> None:
     """Call it on the loop: garbage is collected on any thread, and in the middle of anything."""
-    with suppress(RuntimeError):  # the loop is closed, and nobody is listening
+    with suppress(RuntimeError):  # the loop is closed, and nothing listens on it
         loop.call_soon_threadsafe(unlisten)

@@ -1,8 +1,8 @@
-"""The audience of jobs: however many look at one, it is followed once.
+"""The followers of jobs: however many read one, it is followed once.
 
-Nothing is put into line for a reader. What there is to tell is asked for when the reader has taken what came before:
-the job as it is by then, and the entries behind those that it has. So a slow reader costs as much as a quick one, holds
-nobody up, and misses what a job was in between, but no line, no item, and not the end.
+Nothing is queued for a reader. It reads what there is when it has taken what came before: the job as it is by then, and
+the entries behind those that it has. So a slow reader costs as much as a quick one, blocks no other, and misses what a
+job was in between, but no line, no item, and not the end.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PAGE_ENTRIES, _MAX_PAGE_BYTES = 200, 1024 * 1024
 FIRST_ITEMS = 10
 """Items of a stream that are read first: each may be as large as a result."""
 _MAX_CACHED_PAGES = 8
-"""How many pages of a job are kept for readers that stand at the same place."""
+"""Maximum number of pages of a job that are kept for readers at the same position."""
 _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, _POLL_FACTOR = 1.0, 10.0, 1.6
-"""Seconds between two looks for entries of a running job without a hint."""
+"""Seconds between two polls for entries of a running job without a hint."""
 _STORE_RETRY_SECONDS = 1.0
 """Seconds between two tries while the store is away."""
 
@@ -44,7 +44,7 @@ _log = logging.getLogger("headrace.audience")
 
 
 class Followers:
-    """Who looks at which job, in one session."""
+    """The followed jobs and their readers, in one session."""
 
     def __init__(self, engine: Engine, host: Host, watcher: Watcher, placing: Placing) -> None:
         self.engine, self.host, self.watcher = engine, host, watcher
@@ -65,7 +65,7 @@ class Followers:
         entries: bool = True,
         wake: Callable[[], None] | None = None,
     ) -> Reader:
-        """Look at a job, which the store has just shown so."""
+        """Follow a job, which the store has just returned so."""
         if self._closed:
             raise NotOpen("the App is closed")
         followed = self._followed.get(job.id)
@@ -77,7 +77,7 @@ class Followers:
         return Reader(followed, since, entries=entries, wake=wake)
 
     def leave(self, followed: Followed) -> None:
-        """Follow a job no longer that nobody looks at."""
+        """Follow a job no longer that has no reader."""
         followed.stop()
         if self._followed.get(followed.id) is followed:
             del self._followed[followed.id]
@@ -86,7 +86,7 @@ class Followers:
             unlisten()
 
     async def close(self) -> None:
-        """Let everybody go."""
+        """End all readers with an error."""
         self._closed = True
         self.places.stop()
         for followed in list(self._followed.values()):
@@ -94,7 +94,7 @@ class Followers:
             self.leave(followed)
 
     def _standing(self) -> Iterable[Followed]:
-        """The jobs that stand in line."""
+        """The queued jobs."""
         return [one for one in self._followed.values() if one.job.status is Status.QUEUED]
 
     def _hear(self, hint: Hint) -> None:
@@ -107,7 +107,7 @@ class Followers:
 
 
 class Followed:
-    """One job that is followed, for all who look at it."""
+    """One job that is followed, for all its readers."""
 
     def __init__(self, audience: Followers, job: Job) -> None:
         self.followers, self.id, self.job = audience, job.id, job
@@ -123,7 +123,7 @@ class Followed:
             audience.places.expect(job.queue)
 
     def _begin(self) -> asyncio.Task[None]:
-        # In a context of its own: it outlives whoever happens to be the first to look.
+        # In a context of its own: it outlives the reader that happens to be the first.
         return asyncio.create_task(self._run(), name="headrace-followed", context=Context())
 
     async def _run(self) -> None:
@@ -151,7 +151,7 @@ class Followed:
             return
         self.job = job
         if self._task.done() and not job.ended and self.error is None:
-            self._task = self._begin()  # it had ended, and somebody has it retried
+            self._task = self._begin()  # it had ended, and was retried
         if job.status is Status.QUEUED:
             self.followers.places.expect(job.queue)
         else:
@@ -162,7 +162,7 @@ class Followed:
             self._tell()
 
     def stand(self, place: Place) -> bool:
-        """Note where it stands; whether that is news, which another estimate alone is not."""
+        """Note its position; whether that is a change, which another estimate alone is not."""
         if self.job.status is not Status.QUEUED or (self.place is not None and place.like(self.place)):
             return False
         self.place = place
@@ -170,13 +170,13 @@ class Followed:
         return True
 
     def renew(self) -> None:
-        """There may be new entries."""
+        """Wake the readers, since there may be new entries."""
         self.version += 1
         self._pages.clear()
         self._tell()
 
     def fail(self, error: Exception) -> None:
-        """It cannot be followed any more."""
+        """End its readers with an error."""
         self.error = error
         self._tell()
 
@@ -185,7 +185,7 @@ class Followed:
             reader.wake()
 
     async def entries(self, log: Cursor, item: Cursor, items: int) -> tuple[list[Entry], list[Entry]]:
-        """Lines and items behind these cursors, read at the same time; who stands at the same place shares that."""
+        """Lines and items behind these cursors, read at the same time; readers at the same position share that."""
         pages = self._page(Kind.LOG, log, PAGE_ENTRIES), self._page(Kind.ITEM, item, items)
         try:
             return await asyncio.shield(pages[0]), await asyncio.shield(pages[1])
@@ -205,18 +205,18 @@ class Followed:
 
 
 def _heard(page: asyncio.Future[list[Entry]]) -> None:
-    """Whoever asked may have gone: then its error is nobody's."""
+    """Mark the error as seen: the reader may have gone."""
     if not page.cancelled():
         page.exception()
 
 
 class Reader:
-    """Somebody's look at a job: ``async with reader: async for news in reader``, until the job has ended."""
+    """A reader of a job: ``async with reader: async for update in reader``, until the job has ended."""
 
     def __init__(
         self, followed: Followed, since: ResumeToken | None, *, entries: bool, wake: Callable[[], None] | None
     ) -> None:
-        """``wake`` is called whenever there may be news, instead of waiting for them in ``next``."""
+        """``wake`` is called whenever there may be an update, instead of waiting for it in ``next``."""
         self._followed, self._entries, self._woken = followed, entries, asyncio.Event()
         self.wake: Callable[[], None] = wake or self._woken.set
         self._since = since
@@ -239,7 +239,7 @@ class Reader:
         return self
 
     async def __anext__(self) -> Update:
-        """The next news.
+        """The next update.
 
         :raises JobNotFound: the job is not there any more
         :raises NotOpen: the App was closed
@@ -251,7 +251,7 @@ class Reader:
         return news
 
     def close(self) -> None:
-        """Look no longer."""
+        """Read no longer."""
         followed = self._followed
         followed.readers.discard(self)
         if not followed.readers:
@@ -263,7 +263,7 @@ class Reader:
         return self._followed.job
 
     async def next(self, timeout: float | None) -> Update | None:
-        """The next news, once there are some; None if that takes longer than the timeout."""
+        """The next update, once there is one; None if that takes longer than the timeout."""
         host = self._followed.followers.host
         pauses = Pauses(host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR)
         loop = asyncio.get_running_loop()
@@ -289,10 +289,7 @@ class Reader:
                 self._followed.renew()  # a hint may have been lost
 
     async def take(self) -> Update | None:
-        """The news there are; None: there are none.
-
-        :raises JobNotFound: the job is not there any more
-        """
+        """The update there is; None: there is none; :raises JobNotFound: the job is not there any more"""
         followed = self._followed
         if self._over:
             return None
@@ -304,7 +301,7 @@ class Reader:
         logs, items, whole = list[Entry](), list[Entry](), True
         before = self._told
         if self._entries and version != self._read and job.attempt > 0:  # before, there are none
-            # Behind the look at the job: what was added before the end is there when the end is.
+            # After the read of the job: what was added before the end is there when the end is.
             most = self._most
             logs, items = await followed.entries(self._mark.log, self._mark.item, most)
             whole = len(logs) < PAGE_ENTRIES and len(items) < most
@@ -315,7 +312,7 @@ class Reader:
             if whole:
                 self._read = version
         if job.ended and not whole:
-            job = before  # its end is told behind all of its entries
+            job = before  # its end is reported behind all of its entries
         news = place if place != self._place else None
         over = whole and job.ended
         if not (logs or items or news or over) and job == before:

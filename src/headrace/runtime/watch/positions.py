@@ -1,4 +1,4 @@
-"""The places of followed jobs in their queues: one computation for all of a queue, and not more often than it moves."""
+"""The positions of followed jobs in their queues: one computation for a queue, not more often than the queue moves."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MIN_PAUSE_RATIO = 20
 """And at least so many times as long as the last one took."""
 
 _MAX_NOTIFIED_JOBS, _PAUSE_SECONDS = 50, 0.02
-"""How many are told one after another, and for how many seconds the others wait."""
+"""How many jobs are notified one after another, and for how many seconds the others wait."""
 
 _log = logging.getLogger("headrace.places")
 
 Placing = Callable[[Sequence[Job]], Awaitable[Sequence[Place | None]]]
-"""Where these jobs of one queue stand; None for those of which that is not known this time."""
+"""The positions of these jobs of one queue; None for those of which that is not known this time."""
 
 
 class _Standing(Protocol):
@@ -36,20 +36,20 @@ class _Standing(Protocol):
 
 
 class Places:
-    """Tells jobs that stand in line where they do."""
+    """Notifies queued jobs of their positions."""
 
     def __init__(self, host: Host, placing: Placing, standing: Callable[[], Iterable[_Standing]]) -> None:
         self._host, self._placing, self._standing = host, placing, standing
         self._due: dict[str, float] = {}
-        """When the places in a queue are computed next."""
+        """When the positions in a queue are computed next."""
         self._rests: dict[str, float] = {}
-        """Until when they are not, whoever comes, since that took long."""
+        """Until when they are not, also for new readers, since that took long."""
         self._pause: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def expect(self, queue: str) -> None:
-        """Somebody looks at a job that stands in this queue."""
+        """Note that a job of this queue is followed."""
         self._pause[queue] = POLL_FIRST_SECONDS
         known, soon = self._due.get(queue), max(self._time() + POLL_FIRST_SECONDS, self._rests.get(queue, 0.0))
         if known is None or known > soon:
@@ -74,7 +74,7 @@ class Places:
             for one in self._standing():
                 lines.setdefault(one.job.queue, []).append(one)
             for queue in [queue for queue in self._due if queue not in lines]:
-                # Not before its time: who comes and goes and comes again has a number a second, not more.
+                # Not before its time: a reader that comes and goes gets one number a second, not more.
                 if self._due[queue] <= self._time():
                     del self._due[queue], self._pause[queue]
                     self._rests.pop(queue, None)
@@ -94,7 +94,7 @@ class Places:
             for one, place in zip(line, places, strict=True):
                 if place is not None and one.stand(place):
                     told, moved = told + 1, True
-                    if told % _MAX_NOTIFIED_JOBS == 0:  # what else there is to tell comes in between
+                    if told % _MAX_NOTIFIED_JOBS == 0:  # other updates come in between
                         await self._host.sleep(_PAUSE_SECONDS)
         except HeadraceError as error:
             _log.debug("the places in queue %r are not known for now: %s", queue, error)

@@ -1,4 +1,4 @@
-"""The stream of a job: its items as they come, read by one who owns the job or by anybody who observes it."""
+"""The stream of a job: its items as they come, read by the owner of the job or by any observer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StreamItem(msgspec.Struct, Generic[T_co], frozen=True):
 class Stream(Generic[T_co]):
     """The items of a job, from the first or behind ``start``, and those still to come until the job has ended.
 
-    ``async for value in stream`` gives the values; ``stream.items()`` also says where each stands. Each
+    ``async for value in stream`` gives the values; ``stream.items()`` also gives the position of each. Each
     iteration reads by itself. A failed job raises ``JobFailed`` behind its items, a cancelled one ``JobCancelled``.
     """
 
@@ -64,21 +64,17 @@ class Stream(Generic[T_co]):
         return f"<{type(self).__name__} of job {self.id}>"
 
     def __aiter__(self) -> AsyncIterator[T_co]:
-        """The values.
-
-        :raises StreamRestarted: a new attempt began the stream anew: what was read before came from another
-        """
+        """The values;
+        :raises StreamRestarted: a new attempt began the stream anew: what was read before came from another"""
         return self._values()
 
     def items(self) -> AsyncGenerator[StreamItem[T_co], None]:
-        """The values with their attempt and number; one that begins the stream anew is marked ``restarted``.
-
-        :raises StreamRestarted: a new attempt began the stream anew, and yielded nothing that could be marked
-        """
+        """The values with their attempt and number; one that begins the stream anew is marked ``restarted``;
+        :raises StreamRestarted: a new attempt began the stream anew, and yielded nothing that could be marked"""
         return self._items()
 
     def reference(self) -> StreamRef:
-        """What stands for it in the payload of a job that reads it."""
+        """What represents it in the payload of a job that reads it."""
         return StreamRef(self.id, self.start if isinstance(self.start, int) else self.start.number)
 
     async def _values(self) -> AsyncGenerator[T_co, None]:
@@ -101,7 +97,7 @@ class Stream(Generic[T_co]):
             raise StreamRestarted(self.id, anew)
 
     async def _read(self) -> AsyncGenerator[StreamItem[T_co] | int, None]:
-        """The items; the number of an attempt that begins anew stands before its first."""
+        """The items; the number of an attempt that begins anew comes before its first."""
         reader = self._reader()
         if isinstance(self.start, StreamItem):
             position, after = self.start.number, (self.start.attempt, self.start.number)

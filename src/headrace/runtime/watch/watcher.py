@@ -1,4 +1,4 @@
-"""Waiting for jobs and batches: however many wait, one subscription and one question for all of them."""
+"""Waiting for jobs and batches: however many wait, one subscription and one read for all of them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ POLL_FIRST_SECONDS = 0.02
 POLL_MAX_SECONDS = 1.0
 POLL_FACTOR = 1.6
 HINTED_FIRST_SECONDS, HINTED_MAX_SECONDS = 0.5, 5.0
-"""The same for a job that is followed, while hints of its changes come: then a question finds what a hint lost."""
+"""The same for a job that is followed, while hints of its changes come: then a read finds what a hint lost."""
 LINGER_SECONDS = 5.0
 """Seconds a subscription outlasts the last wait: many callers wait again at once."""
 GATHER_SECONDS = 0.01
-"""Seconds; questions that fall due so soon after one another are asked at once."""
+"""Seconds; reads that fall due so soon after one another are made at once."""
 MIN_CHECKED_JOBS = 50
-"""From so many jobs on, it is asked first which have changed."""
+"""From so many jobs on, it reads first which have changed."""
 MAX_POLLED_PER_SECOND = 10_000
-"""Jobs or batches that are asked about without a hint: the more there are, the rarer the questions."""
+"""Jobs or batches that are read without a hint: the more there are, the rarer the reads."""
 MIN_REST_SECONDS, MAX_MISSED_PER_SECOND = 0.1, 1000
-"""Seconds between two looks at all followed jobs while changes are left out of hints, and jobs a second in them."""
+"""Seconds between two reads of all followed jobs while changes are left out of hints, and jobs a second in them."""
 GATHER_PAUSE_RATIO = 0.25
 """And, after longer pauses, so soon as a part of the pause."""
 
@@ -57,7 +57,7 @@ class _Wait(Generic[T]):
 
     def __init__(self, seen: T | None) -> None:
         self.seen = seen
-        """What the caller knows already; None: only the end is news."""
+        """What the caller knows already; None: it waits for the end only."""
         self.event = asyncio.Event()
         self.waiting = SlotWait()
         self.found: T | None = None
@@ -69,7 +69,7 @@ class _Wait(Generic[T]):
 
 
 class _Watched(Generic[T]):
-    """What somebody waits for; however many do, they share its questions."""
+    """A job or batch that callers wait for; however many do, they share its reads."""
 
     __slots__ = ("asked", "due", "id", "last", "pause", "waits")
 
@@ -78,7 +78,7 @@ class _Watched(Generic[T]):
         self.last = last
         """As it was read last."""
         self.asked = float("-inf")
-        """When it was asked about last because of a hint."""
+        """When it was read last because of a hint."""
         self.waits: set[_Wait[T]] = set()
 
     def __lt__(self, other: _Watched[T]) -> bool:
@@ -86,27 +86,27 @@ class _Watched(Generic[T]):
 
 
 class _Watching(ABC, Generic[T]):
-    """Wakes callers of one session when something ends or changes: by hints, and by asking when none come."""
+    """Wakes callers of one session when something ends or changes: by hints, and by polling when none come."""
 
     topics: frozenset[Topic] = frozenset({Topic.ENDED})
-    """What the hints are about that say so."""
+    """The topics of the hints that report it."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
         self._watched: dict[UUID, _Watched[T]] = {}
         self._hinted: set[UUID] = set()
-        """What to ask about at once."""
+        """What to read at once."""
         self._polled: frozenset[UUID] = frozenset()
-        """What is being asked about without a hint."""
+        """What is being read without a hint."""
         self._questions: list[_Watched[T]] = []
-        """A heap by when they fall due; also of what nobody waits for any more, until then."""
+        """A heap by when they fall due; also of what has no wait any more, until then."""
         self._wake = asyncio.Event()
-        # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the questions.
+        # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the reads.
         self._time = 0.0
         self._closed = False
         self._loop: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] | None = None
-        """Ends the subscription, which lasts only while somebody waits: hints nobody wants are not even made."""
+        """Ends the subscription, which lasts only while a caller waits: hints without a listener are not even made."""
 
     @abstractmethod
     async def _look(self, ids: Sequence[UUID]) -> Sequence[T | None]:
@@ -118,13 +118,11 @@ class _Watching(ABC, Generic[T]):
 
     @abstractmethod
     def _missing(self, id: UUID) -> HeadraceError:
-        """What to say of one that is not here."""
+        """The error about one that is not here."""
 
     async def ended(self, id: UUID, timeout: float | None = None) -> T | None:
-        """The job or batch once it has ended; None if that takes longer than the timeout. A timeout of 0 is one look.
-
-        :raises JobNotFound: there is no such job or batch (any more)
-        """
+        """The job or batch once it has ended; None if that takes longer than the timeout. A timeout of 0 is one read;
+        :raises JobNotFound: there is no such job or batch (any more)"""
         if timeout is not None and timeout <= 0:
             [found] = await self._look([id])
             if found is None:
@@ -224,7 +222,7 @@ class _Watching(ABC, Generic[T]):
         self._questions.clear()
 
     def _due(self) -> list[UUID]:
-        """What to ask about now; those whose pause is over get a longer one."""
+        """What to read now; those that were due get a longer pause."""
         hinted, self._hinted = self._hinted, set()
         due = []
         for id in hinted:
@@ -239,8 +237,8 @@ class _Watching(ABC, Generic[T]):
         least = len(self._watched) / MAX_POLLED_PER_SECOND
         polled = set[UUID]()
         for watched in over:
-            if self._watched.get(watched.id) is watched:  # else nobody waits for it any more
-                # Nor is it asked about if it was just now, as all are again and again while hints are incomplete.
+            if self._watched.get(watched.id) is watched:  # else nothing waits for it any more
+                # Nor is it read if it was just now, as all are again and again while hints are incomplete.
                 if watched.id not in hinted and self._time - watched.asked >= watched.pause / 2:
                     polled.add(watched.id)
                 self._ask_later(watched, max(watched.pause, least) * jitter)
@@ -249,15 +247,15 @@ class _Watching(ABC, Generic[T]):
         return [*due, *polled]
 
     def _first(self, wait: _Wait[T]) -> float:
-        """Seconds until the first question without a hint."""
+        """Seconds until the first read without a hint."""
         return POLL_FIRST_SECONDS
 
     def _longest(self, watched: _Watched[T]) -> float:
-        """Seconds between two questions without a hint."""
+        """Maximum seconds between two reads without a hint."""
         return POLL_MAX_SECONDS
 
     def _ask_later(self, watched: _Watched[T], pause: float) -> None:
-        # Rounded, so that questions with like pauses fall due together, and stay together.
+        # Rounded, so that reads with like pauses fall due together, and stay together.
         step = max(GATHER_SECONDS, pause * GATHER_PAUSE_RATIO)
         watched.due = ceil((self._time + GATHER_SECONDS + pause) / step) * step
         heappush(self._questions, watched)
@@ -268,9 +266,9 @@ class _Watching(ABC, Generic[T]):
             try:
                 answers = await self._look(chunk)
             except StoreLost:
-                raise  # it does not come back: whoever waits gets the error
+                raise  # it does not come back: every waiting caller gets the error
             except Unavailable as error:
-                # The store comes back or the caller's patience ends; neither is this loop's to decide.
+                # The store comes back or the caller's timeout ends; neither is this loop's to decide.
                 _log.debug("the store could not be asked about %d: %s", len(chunk), error)
                 await self._host.sleep(POLL_MAX_SECONDS)
                 return
@@ -285,24 +283,24 @@ class _Watching(ABC, Generic[T]):
         if found is None:
             error = self._missing(id)
         elif not (self._has_ended(found) or (wait.seen is not None and found != wait.seen)):
-            wait.waiting.yield_slot()  # not before the store has said that there is something to wait for
+            wait.waiting.yield_slot()  # not before the store has replied that there is something to wait for
             return
         wait.settle(found, error)
 
 
 class _Follower:
-    """Somebody who follows a job."""
+    """A caller that follows a job."""
 
     __slots__ = ("hinted", "wait")
 
     def __init__(self) -> None:
         self.hinted = False
-        """Whether a hint came since the store was last asked about the job for this follower."""
+        """Whether a hint came since the job was last read for this follower."""
         self.wait: _Wait[Job] | None = None
 
     def asks(self) -> None:
-        """The store is asked about the job: the answer is for those who wait. Who is busy, or has an answer on its
-        way, must ask again."""
+        """Note that the job is being read: the result is for those who wait. A follower that is busy, or has a result
+        on its way, must read again."""
         if self.wait is not None and not self.wait.event.is_set():
             self.hinted = False
 
@@ -315,15 +313,15 @@ class Watcher(_Watching[Job]):
     def __init__(self, engine: Engine, host: Host) -> None:
         super().__init__(engine, host)
         self._unreadable: dict[UUID, Unreadable] = {}
-        """Why a job that was asked for counts as missing."""
+        """Why a job that was read counts as missing."""
         self._followers: dict[str, set[_Follower]] = {}
-        """Who follows which job."""
+        """The followers of each job."""
         self._unlisten_changes: Callable[[], None] | None = None
-        """Ends the subscription to all changes, which lasts only while somebody follows a job: they are many."""
+        """Ends the subscription to all changes, which lasts only while a job is followed: they are many."""
         self._told = False
-        """Whether hints of changes come; until one does, and when a question finds what none told of, they do not."""
+        """Whether hints of changes come; until one does, and when a read finds a change without a hint, they do not."""
         self._missed = self._rests = False
-        """Whether changes were not told of one by one; whether all followed jobs were asked about just now for that."""
+        """Whether changes were not named one by one; whether all followed jobs were read just now for that."""
 
     async def _look(self, ids: Sequence[UUID]) -> list[Job | None]:
         for id in ids:
@@ -433,7 +431,7 @@ class Watcher(_Watching[Job]):
         return super()._due()
 
     def _wants_hints(self, wait: _Wait[Job]) -> bool:
-        # Who follows hears of all changes already, and in full flow telling of each end costs a worker dear.
+        # A follower hears of all changes already, and in full flow a hint for each end costs a worker dear.
         return wait.seen is None
 
     def _rested(self) -> None:
@@ -468,5 +466,5 @@ class BatchWatcher(_Watching[Batch]):
 
 
 def no_batch(id: UUID) -> JobNotFound:
-    """What to say of a batch that is not here."""
+    """The error about a batch that is not here."""
     return JobNotFound(id, f"no batch {id}: never stored here, or pruned after its retention")

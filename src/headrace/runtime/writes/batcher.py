@@ -1,10 +1,10 @@
 """Group commit: what is put while a write is in flight forms the next write.
 
-There is no linger: a lone item is written at once, and where the lane has a short way for one, without a task or a
-timer of its own; as soon as others come, they are written together. One write is in flight at a time; where a lane
+There is no linger: a lone item is written at once, and where the batcher has a short way for one, without a task or a
+timer of its own; as soon as others come, they are written together. One write is in flight at a time; where a batcher
 allows it, a second one once half a batch is waiting, so that it is made ready while the first is being written. Nothing
-is acknowledged before it is durable, every waiter gets its answer or an error, and a write whose reply was lost is
-repeated until the answer is known, which is safe because every write may be repeated.
+is acknowledged before it is durable, every waiter gets its reply or an error, and a write with a lost reply is repeated
+until the reply is known, which is safe because every write may be repeated.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.writes.load import Load
 
 __all__ = ["Batcher", "Ticket", "unstorable"]
@@ -36,12 +37,12 @@ _FULL_ROWS = MAX_ROWS // 2
 _FEW_DIVISOR = 4
 """Which part of what was just written is few; more than that fills the next write well enough."""
 _QUIET_ROUNDS = 2
-"""Rounds of the loop until whoever was answered has passed on, and the next one has come through a semaphore."""
+"""Rounds of the loop until an answered caller has passed on, and the next one has come through a semaphore."""
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.05, 2.0
 
 
 _MAX_NAMED_JOBS = 3
-"""How many jobs an error names that is about more."""
+"""Maximum number of jobs that an error names."""
 
 
 def unstorable(error: Unstorable, items: Sequence[T], identify: Callable[[T], UUID]) -> Unstorable:
@@ -66,29 +67,29 @@ def _is_writable(item: object) -> bool:
 
 
 class Ticket(Protocol[T, A_contra]):
-    """Items that are written together or not at all, and who waits for them."""
+    """Items that are written together or not at all, and the caller that waits for them."""
 
     items: Sequence[T]
     weight: int
     """Set by the Batcher."""
     since: float
-    """From when on patience counts, where there is a limit to it; set by the Batcher."""
+    """From when on the timeout counts, where there is one; set by the Batcher."""
 
     def wanted(self) -> bool:
-        """Whether the answer is still waited for; asked just before the write."""
+        """Whether the caller still waits for the reply; called just before the write."""
         ...
 
     def answer(self, answers: Sequence[A_contra]) -> None:
-        """The items are durable; called once, unless ``reject`` is."""
+        """Take the replies, since the items are durable; called once, unless ``reject`` is."""
         ...
 
     def reject(self, error: BaseException) -> None:
-        """The items were not stored, or nobody knows."""
+        """Take the error: the items were not stored, or that is not known."""
         ...
 
 
 class _Waiter(Generic[T, A]):
-    """A caller that awaits the answers."""
+    """A caller that awaits the replies."""
 
     __slots__ = ("future", "items", "since", "weight")
 
@@ -109,7 +110,7 @@ class _Waiter(Generic[T, A]):
 
 
 class Batcher(Generic[T, A]):
-    """One lane of writes."""
+    """One writer of batches."""
 
     def __init__(
         self,
@@ -121,23 +122,23 @@ class Batcher(Generic[T, A]):
         weigh: Callable[[T], int],
         distinct: Callable[[T], Hashable] | None = None,
         capacity: int | None = None,
-        patience: float | None = None,
+        timeout: float | None = None,
         flights: int = 1,
         begin: Callable[[T, Callable[[A | BaseException | None], None]], bool] | None = None,
         load: Load | None = None,
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
-        ``patience``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
+        ``timeout``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
         ``flights``: how many writes may be under way at once, where their order is of no matter.
         ``begin``: the short way of one item; whether it is on its way now. Once nothing of it is under way any more,
-        it calls back with the answer, with the error of a write that failed, or with None if the item must be written
-        the usual way. Whoever gives up waiting does not stop it.
+        it calls back with the reply, with the error of a write that failed, or with None if the item must be written
+        the usual way. A caller that gives up waiting does not stop it.
         ``load``: what waits here is counted there, and where there is a ``capacity``, callers wait while it is full.
         """
         self._write, self._host, self._name = write, host, name
         self._identify, self._weigh, self._distinct = identify, weigh, distinct
-        self._capacity, self._patience, self._flights, self._begin = capacity, patience, flights, begin
+        self._capacity, self._timeout, self._flights, self._begin = capacity, timeout, flights, begin
         self._queue: deque[Ticket[T, A]] = deque()
         self._waiting = 0
         self._pumps: set[asyncio.Task[None]] = set()
@@ -156,18 +157,18 @@ class Batcher(Generic[T, A]):
         return self._waiting
 
     async def put(self, item: T) -> A:
-        """Write one item with whatever else is waiting; its answer."""
+        """Write one item with whatever else is waiting; its reply."""
         alone = self.put_alone(item)
         return (await (self.put_many((item,)) if alone is None else alone))[0]
 
     def put_alone(self, item: T) -> asyncio.Future[list[A]] | None:
         """Begin to write one item the short way; None: there is none, or something else waits or is under way. It is
-        ``put`` without a coroutine, for whoever has one already."""
+        ``put`` without a coroutine, for a caller that has one already."""
         begin = self._begin
         if begin is None or not self._quiet or self._closed or self._queue or self._pumps or self._alone is not None:
             return None
         waiter: _Waiter[T, A] = _Waiter((item,))
-        waiter.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        waiter.since = 0.0 if self._timeout is None else self._host.clock.monotonic()
         self._alone, begun = waiter, False
         try:
             begun = begin(item, self._arrived)
@@ -177,7 +178,7 @@ class Batcher(Generic[T, A]):
         return waiter.future if begun else None
 
     async def put_many(self, items: Sequence[T]) -> list[A]:
-        """Write these items together, in one commit; their answers."""
+        """Write these items together, in one commit; their replies."""
         load, most = self._load, self._capacity
         if most is not None and (self._waiting >= most or load.bytes >= load.most):
             await self._wait_for_room()
@@ -192,7 +193,7 @@ class Batcher(Generic[T, A]):
             ticket.reject(self._unavailable(items, "this session is closing", False))
             return
         ticket.weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
-        ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        ticket.since = 0.0 if self._timeout is None else self._host.clock.monotonic()
         self._load.bytes += ticket.weight
         self._queue.append(ticket)
         self._waiting += len(items)
@@ -206,7 +207,7 @@ class Batcher(Generic[T, A]):
         self._pumps.add(asyncio.Task(writing, loop=asyncio.get_running_loop(), name=f"batcher-{self._name}"))
 
     def _arrived(self, answer: A | BaseException | None) -> None:
-        """What went the short way is over: answered, or it goes on as any other; what came meanwhile is written."""
+        """Settle what went the short way, or write it as any other; write what came meanwhile."""
         ticket, self._alone = self._alone, None
         assert ticket is not None
         if answer is None or isinstance(answer, BaseException):
@@ -220,10 +221,10 @@ class Batcher(Generic[T, A]):
         if self._closed:
             self._settled.set()
 
-    async def close(self, patience: float = 5.0) -> None:
-        """Take no more, write what is waiting, answer everybody; give up on a silent store after ``patience``."""
+    async def close(self, timeout: float = 5.0) -> None:
+        """Take no more, write what is waiting, settle every ticket; give up on a silent store after ``timeout``."""
         self._closed = True
-        self._give_up_at = self._host.clock.monotonic() + patience
+        self._give_up_at = self._host.clock.monotonic() + timeout
         self._room.set()
         while self._pumps or self._alone is not None:
             if self._alone is not None:
@@ -237,20 +238,16 @@ class Batcher(Generic[T, A]):
 
     async def _wait_for_room(self) -> None:
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 while self._is_full() and not self._closed:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
-            raise Overloaded(
-                f"the {self._name} lane stayed full for {self._patience:g} s; nothing was stored"
-            ) from None
+            raise Overloaded(f"the {self._name} lane stayed full for {self._timeout:g} s; nothing was stored") from None
 
     async def _run(self, first: Ticket[T, A] | None = None, failed: BaseException | None = None) -> None:
-        """Write what waits; a second writer beside the first goes on only while there is much.
-
-        ``first``: a ticket to write before all others, and how it ``failed`` on the short way.
-        """
+        """Write what waits; a second writer beside the first goes on only while there is much. ``first``: a ticket to
+        write before all others, and how it ``failed`` on the short way."""
         pump = asyncio.current_task()
         assert pump is not None
         rows = 0
@@ -272,16 +269,16 @@ class Batcher(Generic[T, A]):
         finally:
             self._pumps.discard(pump)
             self._quiet = rows == 1
-            if self._queue and not self._pumps:  # cancelled from outside: nobody may be left waiting
+            if self._queue and not self._pumps:  # cancelled from outside: no caller may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for ticket in lost:
                     self._load.left(ticket.weight)
                     ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
 
     async def _let_more_come(self) -> None:
-        """Few wait where many were just answered, and most of those will be back in a moment, as the submitters of a
-        busy program are. Without them the few would go ahead, and from then on the few and the many would take turns,
-        with two commits for what could be one. No time is waited for: whoever is ready to come has come after this."""
+        """Let callers that were just answered put their next items: few wait where many were written, and most of
+        those will be back in a moment, as the submitters of a busy program are. Without them the few and the many
+        would take turns from then on, with two commits for what could be one. This takes no time, only turns."""
         for _ in range(_QUIET_ROUNDS):
             await asyncio.sleep(0)
 
@@ -319,7 +316,7 @@ class Batcher(Generic[T, A]):
         return tickets, rows, weight
 
     async def _settle(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> None:
-        """Write until every ticket has its answer or its error; ``failed``: how a first write of them ended."""
+        """Write until every ticket has its reply or its error; ``failed``: how a first write of them ended."""
         try:
             answers = await self._write_surely(tickets, failed)
         except Unstorable as error:
@@ -329,7 +326,7 @@ class Batcher(Generic[T, A]):
                 await self._halve(tickets)
         except BaseException as error:
             if len(tickets) > 1 and isinstance(error, Exception) and not isinstance(error, EngineError):
-                # Nobody foresaw it, so that one of them may be the cause; to write the others again is harmless.
+                # It is unforeseen, so that one of them may be the cause; to write the others again is harmless.
                 await self._halve(tickets)
                 return
             for ticket in tickets:
@@ -353,7 +350,7 @@ class Batcher(Generic[T, A]):
             end = start + len(ticket.items)
             try:
                 ticket.answer(answers[start:end])
-            except Exception:  # one who stumbles over the answer must not keep the others from theirs
+            except Exception:  # one that stumbles over its reply must not keep the others from theirs
                 _log.exception("an answer of the %s lane was not understood", self._name)
             start = end
 
@@ -362,16 +359,17 @@ class Batcher(Generic[T, A]):
         half = len(tickets) // 2
         try:
             await self._settle(tickets[:half])
-        except BaseException:  # cancelled from outside: those not yet tried must hear of it, too
+        except BaseException:  # cancelled from outside: those not yet tried must get the error, too
             for ticket in tickets[half:]:
                 ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
             raise
         await self._settle(tickets[half:])
 
     async def _write_surely(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> list[A]:
-        """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
+        """Repeat after a lost reply or a refusal until the reply is known or the timeout is over."""
         items = [item for ticket in tickets for item in ticket.items]
-        pause, unknown, since = _FIRST_PAUSE_SECONDS, False, tickets[0].since or self._host.clock.monotonic()
+        pauses: Pauses | None = None
+        unknown, since = False, tickets[0].since or self._host.clock.monotonic()
         while True:
             try:
                 if failed is not None:
@@ -382,15 +380,15 @@ class Batcher(Generic[T, A]):
                 raise  # it does not come back
             except Unavailable as error:
                 unknown = unknown or error.outcome == "unknown"
+                pauses = pauses or Pauses(self._host, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, spread=(0.5, 1.0))
                 now = self._host.clock.monotonic()
-                impatient = self._patience is not None and now + pause - since > self._patience
-                if impatient or now > self._give_up_at:
+                late = self._timeout is not None and now + pauses.seconds - since > self._timeout
+                if late or now > self._give_up_at:
                     message = f"{error} (repeated for {now - since:.1f} s)"
                     raise Unavailable(message, outcome="unknown" if unknown else "refused") from error
-                if pause == _FIRST_PAUSE_SECONDS:
+                if pauses.is_first:
                     _log.warning("the store is unavailable for %s, repeating: %s", self._name, error)
-            await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
-            pause = min(pause * 2, _MAX_PAUSE_SECONDS)
+            await pauses.sleep()
 
     def _unavailable(self, items: Sequence[T], why: str, unknown: bool, *, lost: bool = False) -> Unavailable:
         ids = [self._identify(item) for item in items]

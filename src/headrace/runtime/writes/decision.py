@@ -25,7 +25,7 @@ Decide = Callable[[Job, datetime], Change | None]
 
 
 def in_transaction(id: UUID) -> Unavailable:
-    """The error about a job that others have locked for longer than is waited."""
+    """The error about a job that others have locked beyond the timeout."""
     return Unavailable(f"job {id} is in a transaction that is still open: nothing was changed", ids=[id])
 
 
@@ -34,10 +34,10 @@ async def write_decision(writer: Writer, job: Job, decide: Decide) -> tuple[Chan
 
     :raises Duplicate: the dedup key that the job needs again is held by another job
     :raises TooManyProfiles: its customer has live jobs of too many pairs of task and requirements
-    :raises Unavailable: the store was away, or the job in a transaction of others, for longer than is waited
+    :raises Unavailable: the store was away, or the job in a transaction of others, beyond the timeout
     """
     host, apply = writer.host, writer.apply
-    clock, pauses = host.clock, Pauses(host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=writer.patience)
+    clock, pauses = host.clock, Pauses(host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=writer.timeout)
 
     async def execute(change: Change | None) -> Verdict | None:
         if change is None:

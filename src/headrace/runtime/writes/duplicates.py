@@ -1,5 +1,5 @@
-"""What a submit does that met another job with its dedup key: the core decides what becomes of that one, and whoever
-comes too late decides again."""
+"""What a submit does that finds another job with its dedup key: the core decides what becomes of that one, and a
+submit that comes too late decides again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.runtime.retries import Pauses
 __all__ = ["FIRST_PAUSE_SECONDS", "MAX_PAUSE_SECONDS", "Duplicates", "meeting"]
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 1.0
-"""Seconds between two tries for what is not to be had just now."""
+"""Seconds between two tries for what is locked just now."""
 
 _MAX_TRIES = 50
 _MAX_REMEMBERED_CHANGES = 1000
@@ -33,8 +33,8 @@ Answer = Inserted | Duplicated
 
 
 def meeting(job: Job, answer: InsertAnswer, now: Callable[[], datetime]) -> Generator[Change | None, Any, InsertAnswer]:
-    """What becomes of a submit that was answered so; yields changes to apply, which are answered with their verdicts,
-    and None where the job is to be inserted again, which is answered as that is."""
+    """What becomes of a submit with this reply; yields changes to apply, to be sent their verdicts, and None where the
+    job is to be inserted again, to be sent the reply to that."""
     for _ in range(_MAX_TRIES):
         if not isinstance(answer, Duplicated) or answer.replaced:
             return answer
@@ -51,7 +51,7 @@ def meeting(job: Job, answer: InsertAnswer, now: Callable[[], datetime]) -> Gene
 
 
 class _Turn:
-    """Those who want to change the holder of a key, one after the other."""
+    """The submits that want to change the holder of a key, one after the other."""
 
     def __init__(self, holder: UUID) -> None:
         self.lock, self.holder = asyncio.Lock(), holder
@@ -62,8 +62,8 @@ class _Turn:
         """The revs of the holder that came of their submits, and the ids of these."""
 
     def since(self, answer: Duplicated, job: Job) -> Duplicated:
-        """The answer to a submit, as it would be now, if all that came after it is known, and none of that was the same
-        submit: one whose caller gave up may have been on its way."""
+        """The reply to a submit, as it would be now, if all that came after it is known, and none of that was the same
+        submit: one with a caller that gave up may have been on its way."""
         if self.last is None or self.last.rev <= answer.job.rev:
             return answer
         later = (self.merged.get(rev, job.id) for rev in range(answer.job.rev + 1, self.last.rev + 1))
@@ -71,21 +71,20 @@ class _Turn:
 
 
 class Duplicates:
-    """The meetings of one session. Submits with the same key go one after the other: at the same time, all but one of
+    """The duplicates of one session. Submits with the same key go one after the other: at the same time, all but one of
     them would come too late, again and again."""
 
-    def __init__(self, host: Host, apply: Callable[[Change], Awaitable[Verdict]], patience: float) -> None:
-        self._host, self._apply, self._patience = host, apply, patience
+    def __init__(self, host: Host, apply: Callable[[Change], Awaitable[Verdict]], timeout: float) -> None:
+        self._host, self._apply, self._timeout = host, apply, timeout
         self._turns: dict[UUID, _Turn] = {}
 
     async def meet(
         self, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool = False
     ) -> Answer:
-        """What becomes of a submit that was answered so; ``insert`` stores the job.
+        """What becomes of a submit with this reply; ``insert`` stores the job; ``apart``: more than the job is stored,
+        so that the change of the holder does not store it.
 
-        ``apart``: more than the job is stored, so that it is not for the change of the holder to store it.
-
-        :raises Unavailable: the holder was in a transaction of somebody's for longer than is waited
+        :raises Unavailable: the holder was in a transaction of others beyond the timeout
         """
         if not isinstance(answer, Duplicated) or answer.replaced or meet(answer.job, job, self._now()) is None:
             return answer
@@ -105,14 +104,14 @@ class Duplicates:
     async def _meet(
         self, turn: _Turn, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool
     ) -> Answer:
-        pauses = Pauses(self._host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._patience)
+        pauses = Pauses(self._host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._timeout)
 
         async def execute(change: Change | None) -> Verdict | Answer:
             if change is None:
                 return await insert()
             try:
                 verdict = await self._apply(replace(change, inserts=()) if apart else change)
-            except Unavailable as error:  # which knows of the holder, not of the job
+            except Unavailable as error:  # which names the holder, not the job
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id]) from error
             if isinstance(verdict, Applied) and change.merges is not None and verdict.job.id == turn.holder:
                 turn.merged[verdict.job.rev] = job.id

@@ -1,4 +1,4 @@
-"""Telling of changed jobs: which ones, while somebody listens, and never so many that it slows whoever changes them."""
+"""Hints about changed jobs, while there are listeners, and never so many that they slow the writer of the changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["GAP_SECONDS", "MAX_HINT_JOBS", "ChangeHints", "hint_of"]
 GAP_SECONDS = 0.02
 """Seconds between two hints of a session about changes."""
 MAX_HINT_JOBS = 200
-"""How many jobs a hint names at most; that many ids fit into one notification of PostgreSQL."""
+"""Maximum number of jobs that a hint names; that many ids fit into one notification of PostgreSQL."""
 _BURST_JOBS, _JOBS_PER_SECOND = 2000, 1000
-"""How many jobs a session names at once after a quiet time, and then a second: a worker in full flow changes many
-times as many, and nobody could look at them all."""
+"""Maximum number of jobs a session names at once after a quiet time, and then in a second: a worker in full flow
+changes many times as many, more than a listener could read."""
 _FLOOD_GAP_SECONDS = 0.1
 """Seconds between two hints in full flow."""
 
@@ -29,10 +29,8 @@ def hint_of(ids: Sequence[UUID]) -> Hint:
 
 
 class ChangeHints:
-    """What one session tells of jobs that it changed: the first at once, others together after a moment.
-
-    At most ``MAX_HINT_JOBS`` ids in ``GAP_SECONDS`` seconds. Of those beyond, only the number is told.
-    """
+    """The hints of one session about jobs that it changed: the first at once, others together after a moment. At most
+    ``MAX_HINT_JOBS`` ids in ``GAP_SECONDS`` seconds. Of those beyond, only the number is sent."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus, self._allowance = bus, Allowance(_BURST_JOBS, _JOBS_PER_SECOND)
@@ -43,7 +41,7 @@ class ChangeHints:
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, jobs: Iterable[Job]) -> None:
-        """Tell of these, soon, if anybody may be listening."""
+        """Send hints about these, soon, if there may be listeners."""
         if not self._bus.wanted(Topic.CHANGED):
             return
         ids = [job.id for job in jobs]

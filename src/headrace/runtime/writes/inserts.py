@@ -1,4 +1,4 @@
-"""How new jobs are written: by three batchers, so that no plain job waits for what another has to look for."""
+"""How new jobs are written: by three batchers, so that no plain job waits for what another has to read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Insert
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
+from headrace.runtime.retries import Pauses
 from headrace.runtime.writes.batcher import MAX_ROWS, Batcher, unstorable
 from headrace.runtime.writes.duplicates import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Duplicates
 from headrace.runtime.writes.load import Load
@@ -41,12 +43,7 @@ def weight_of(job: Job) -> int:
     return ROW_BYTES + (len(text) if text.isascii() else 4 * len(text))  # as ``size_at_most``, without a call
 
 
-def _id(job: Job) -> UUID:
-    return job.id
-
-
-def _number(job: Job) -> int:
-    return job.id.int  # hashed by the interpreter itself, which a UUID is not
+_id, _number = attrgetter("id"), attrgetter("id.int")  # a number is hashed by the interpreter itself, a UUID is not
 
 
 _Lot = tuple[Batch | None, Sequence[Job], Companions]
@@ -66,13 +63,13 @@ def _lot_id(lot: _Lot) -> UUID:
 
 
 def _is_alone(lot: _Lot) -> bool:
-    """Whether to store one job with its companions is all that it asks for."""
+    """Whether it only stores one job with its companions."""
     batch, jobs, _ = lot
     return batch is None and len(jobs) == 1
 
 
 def _is_looked_up(spec: Spec) -> bool:
-    """Whether the store must look at other jobs before it has this one."""
+    """Whether the store must read other jobs before it has this one."""
     keyed = spec.dedup is not None or spec.request_key is not None
     return keyed or spec.parent is not None or spec.batch is not None or bool(spec.after)
 
@@ -121,22 +118,22 @@ class Inserts:
         engine: Engine,
         host: Host,
         *,
-        patience: float,
+        timeout: float,
         follow: Callable[[], None],
         apply: Callable[[Change], Awaitable[Verdict]],
         load: Load,
     ) -> None:
         """``follow`` is called when there may be notes to process; ``apply`` writes a change; ``load``: what waits."""
         self.engine, self.host = engine, host
-        self._meetings = Duplicates(host, apply, patience)
-        self._patience, self._follow = patience, follow
+        self._duplicates = Duplicates(host, apply, timeout)
+        self._timeout, self._follow = timeout, follow
         self.requirements = Requirements(engine, host)
-        """Says of new jobs that nobody meets their requirements."""
+        """Warns of new jobs that no worker can run."""
         self.webhooks = Webhooks(engine, host)
-        """Says of new jobs who is told of them."""
+        """Makes the deliveries of new jobs."""
 
         self._short = engine.jobs.insert_one if isinstance(engine.jobs, InsertsOne) else None
-        bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "patience": patience, "load": load}
+        bounds: dict[str, Any] = {"capacity": _MAX_WAITING_JOBS, "timeout": timeout, "load": load}
         single = bounds | {"identify": _id, "weigh": weight_of, "distinct": _number}
         begin = None if self._short is None else self._begin
         self._plain: Batcher[Job, InsertAnswer] = Batcher(self._insert, host, name="submits", begin=begin, **single)
@@ -170,28 +167,28 @@ class Inserts:
         return answer
 
     def insert_alone(self, job: Job) -> asyncio.Future[list[InsertAnswer]] | None:
-        """Begin to store one job the short way, if it is a plain one of which nobody is told, and nothing is under way;
-        None: ``insert`` stores it. So does that if the answer is another than ``Inserted``."""
+        """Begin to store one job the short way, if it is a plain one without deliveries, and nothing is under way;
+        None: ``insert`` stores it. So does that if the reply is another than ``Inserted``."""
         spec = job.spec
         if spec.webhook is not None or spec.requires or _is_looked_up(spec) or not self.webhooks.silent:
             return None
         return self._plain.put_alone(job)
 
     async def with_deliveries(self, job: Job) -> tuple[Job, Sequence[Job]]:
-        """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
+        """A new job with its webhooks, and the deliveries that are to be stored with it."""
         await self._look([job])
-        return self.webhooks.told(job)
+        return self.webhooks.with_deliveries(job)
 
-    async def all_told(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
+    async def all_with_deliveries(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
         """The same of many: the jobs, and by the id of each what is to be stored with it."""
         if self.webhooks.silent and all(job.spec.webhook is None for job in jobs):
             return jobs, _NONE
         await self._look(jobs)
-        found = [self.webhooks.told(job) for job in jobs]
+        found = [self.webhooks.with_deliveries(job) for job in jobs]
         return [job for job, _ in found], {job.id: told for job, told in found if told}
 
     async def _look(self, jobs: Sequence[Job]) -> None:
-        """Know who subscribed; :raises Unavailable: the store is away, and these jobs are not stored"""
+        """Read the subscriptions; :raises Unavailable: the store is away, and these jobs are not stored"""
         if self.webhooks.fresh:
             return
         try:
@@ -200,12 +197,10 @@ class Inserts:
             raise type(error)(str(error), outcome="refused", ids=[job.id for job in jobs]) from error
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
-
-        Where some of a chunk wait for others, it is stored whole or not at all: nobody wants a part of a graph to run.
-        """
+        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id. Where some of a
+        chunk wait for others, it is stored whole or not at all: no part of a graph may run alone."""
         answers: list[Inserted | Duplicated] = []
-        jobs, companions = await self.all_told(jobs)
+        jobs, companions = await self.all_with_deliveries(jobs)
         for chunk in chunks(jobs, companions):
             if any(job.spec.after for job in chunk):
                 stored = await self._put_whole(None, chunk, companions)
@@ -216,13 +211,11 @@ class Inserts:
         return answers
 
     async def insert_each(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated | Exception]:
-        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored.
-
-        A write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown.
-        """
+        """Store jobs, up to 1,000 in one write, but each for itself: what comes of it, or why it was not stored. A
+        write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown."""
         found: list[Inserted | Duplicated | Exception] = []
         try:
-            told, companions = await self.all_told(jobs)
+            told, companions = await self.all_with_deliveries(jobs)
         except Unavailable as error:
             return [error] * len(jobs)
         for chunk in chunks(told, companions):
@@ -248,19 +241,21 @@ class Inserts:
     async def _each_settled(
         self, jobs: Sequence[Job], answers: Sequence[InsertAnswer], companions: Companions
     ) -> list[Inserted | Duplicated | Exception]:
-        """What comes of each: most are stored; what is in the way of others is looked at, or waited for."""
+        """What comes of each: most are stored; what is in the way of others is decided, or waited for."""
         rest = [pair for pair in zip(jobs, answers, strict=True) if not isinstance(pair[1], Inserted)]
         settled = iter(await _each(self._settled(job, answer, companions.get(job.id, ())) for job, answer in rest))
         return [answer if isinstance(answer, Inserted) else next(settled) for answer in answers]
 
     async def _settled(self, job: Job, answer: InsertAnswer, companions: Sequence[Job]) -> Inserted | Duplicated:
-        """What comes of a job that was refused, or met another; of one key, in the order of these calls."""
+        """What comes of a job that was refused, or is a duplicate; of one key, in the order of these calls."""
         stored = await self._accepted(job, companions, answer)
-        return await self._meetings.meet(job, stored, partial(self._accepted, job, companions), apart=bool(companions))
+        return await self._duplicates.meet(
+            job, stored, partial(self._accepted, job, companions), apart=bool(companions)
+        )
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
-        told, companions = await self.all_told(jobs)
+        told, companions = await self.all_with_deliveries(jobs)
         first = next(iter(chunks(told, companions)), ())
         rest = jobs[len(first) :]
         stored = await self._put_whole(replace(batch, sealed=not rest), first, companions)
@@ -274,11 +269,11 @@ class Inserts:
 
     async def _put_whole(self, batch: Batch | None, jobs: Sequence[Job], companions: Companions) -> list[InsertAnswer]:
         """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
-        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        pauses = self._pauses()
         while True:
             try:
                 answers = await self._whole.put((batch, jobs, companions))
-            except Unavailable as error:  # which knows of the lot, not of its jobs
+            except Unavailable as error:  # which names the lot, not its jobs
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
             except Unstorable as error:
                 cause = error.__cause__ if isinstance(error.__cause__, Unstorable) else error
@@ -286,40 +281,34 @@ class Inserts:
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
             if refused is None:
                 return answers
-            if not isinstance(refused, Unavailable) or self.host.clock.monotonic() > until:
+            if not isinstance(refused, Unavailable) or not await pauses.sleep():
                 raise refused
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+
+    def _pauses(self) -> Pauses:
+        return Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, timeout=self._timeout)
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write something that may be repeated; a store that is away is waited for.
-
-        :raises Unavailable: it was, for longer than is waited
-        """
-        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        """Write something that may be repeated; a store that is away is waited for;
+        :raises Unavailable: it was, beyond the timeout"""
+        pauses = self._pauses()
         while True:
             try:
                 return await write()
             except StoreLost:
                 raise  # it does not come back
             except Unavailable:
-                if self.host.clock.monotonic() > until:
+                if not await pauses.sleep():
                     raise
-            await self.host.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _accepted(
         self, job: Job, companions: Sequence[Job], answer: InsertAnswer | None = None
     ) -> Inserted | Duplicated:
-        """Store a job that was answered so, or is to be stored again: until it is more than refused for now, as by a
-        key in a transaction that is still open."""
-        pause, until = FIRST_PAUSE_SECONDS, self.host.clock.monotonic() + self._patience
+        """Store a job with this reply, or again: until it is more than refused for now, as by a key in a transaction
+        that is still open."""
+        pauses = self._pauses()
         while answer is None or isinstance(answer, Refused):
-            if answer is not None:
-                if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
-                    raise answer.error
-                await self.host.sleep(pause)
-                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            if answer is not None and (not isinstance(answer.error, Unavailable) or not await pauses.sleep()):
+                raise answer.error
             if companions:
                 [answer] = await self._whole.put((None, (job,), {job.id: companions}))
             else:
@@ -356,7 +345,7 @@ class Inserts:
         """``_insert`` of one plain job that comes alone, where the engine has a short way for it."""
 
         def over(answer: InsertAnswer | BaseException | None) -> None:
-            done(answer)  # first, so that nothing that happens to the hint keeps the lane waiting
+            done(answer)  # first, so that nothing that happens to the hint keeps the batcher waiting
             if isinstance(answer, Inserted):
                 self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
 
@@ -364,7 +353,7 @@ class Inserts:
         return self._short(job, job.updated_at, over)  # it was made just now
 
     def _tell_ready(self, jobs: Iterable[Job]) -> None:
-        # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.
+        # A waiting fetcher also needs a hint of a deferred job: it may fall due before the next poll.
         queues, waiting = set[str](), False
         for job in jobs:
             queues.add(job.spec.queue)

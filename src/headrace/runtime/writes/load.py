@@ -1,4 +1,4 @@
-"""What waits to be written, in bytes: how much of it there is, and who is told when there is room again."""
+"""What waits to be written, in bytes: how much of it there is, and callbacks for when there is room again."""
 
 from __future__ import annotations
 
@@ -39,10 +39,8 @@ class Load:
 
     @contextmanager
     def taking(self, count: int) -> Iterator[None]:
-        """Count so many bytes that came from another machine, which can keep them, until they are written.
-
-        :raises Overloaded: it is full; nothing was stored
-        """
+        """Count so many bytes that came from another machine, which can keep them, until they are written;
+        :raises Overloaded: it is full; nothing was stored"""
         if self.full:
             raise Overloaded(f"{self.most:,} bytes and more wait for the store; nothing was stored: send it again")
         self.bytes += count
@@ -59,12 +57,12 @@ class Load:
             for call in waiting:
                 try:
                     call()
-                except Exception:  # whoever stumbles must not keep the lane from writing
+                except Exception:  # a callback that fails must not keep the batcher from writing
                     _log.exception("whoever waited for room could not go on")
 
 
 def size_at_most(text: str | None) -> int:
-    """The bytes of a text in memory or in UTF-8, or more; it is not looked at for that."""
+    """The bytes of a text in memory or in UTF-8, or more; found without reading the text."""
     if text is None:
         return 0
     return len(text) if text.isascii() else 4 * len(text)

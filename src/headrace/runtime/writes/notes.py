@@ -1,5 +1,5 @@
-"""Processing notes: what follows from a change for other jobs is done at once by whoever made the change, and by the
-sweeper if nobody did."""
+"""Processing notes: what follows from a change for other jobs is done at once by the writer of the change, else by the
+sweeper."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.retries import Pauses
-from headrace.runtime.writes.omissions import tell_left_out
+from headrace.runtime.writes.omissions import log_left_out
 
 __all__ = ["NoteProcessor"]
 
 _log = logging.getLogger("headrace.notes")
 
 _FIRST_GAP_SECONDS, _MAX_GAP_SECONDS = 0.02, 0.2
-"""Seconds between two rounds, so that what many finishes ask for is processed together; longer, the less there is."""
+"""Seconds between two rounds, so that the notes of many finishes are processed together; longer, the less there is."""
 
 
 class NoteProcessor:
@@ -36,8 +36,8 @@ class NoteProcessor:
         changed: Callable[[Sequence[Change]], None],
         told: Callable[[Job], Awaitable[tuple[Job, Sequence[Job]]]],
     ) -> None:
-        """``changed`` is called with the changes that were made to other jobs; ``told`` says of a new job who is told
-        of it, and by which deliveries."""
+        """``changed`` is called with the changes that were made to other jobs; ``told`` returns a new job with its
+        webhooks, and their deliveries."""
         self._engine, self._host, self._changed, self._told = engine, host, changed, told
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[int]] = set()
@@ -46,7 +46,7 @@ class NoteProcessor:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is being processed, or was asked for."""
+        """Whether nothing is being processed, or was requested."""
         return self._task is None and not self._under_way
 
     def ask(self) -> None:
@@ -88,11 +88,9 @@ class NoteProcessor:
         return 0
 
     async def process(self) -> int:
-        """Process all notes there are; how many jobs were changed.
-
-        :raises Unavailable: the store is away; nothing is forgotten
-        """
-        # One after the other: notes that another takes just now are passed over, and whoever waits wants them done.
+        """Process all notes there are; how many jobs were changed;
+        :raises Unavailable: the store is away; nothing is forgotten"""
+        # One after the other: notes that another takes just now are passed over, and callers want them done.
         async with self._one_at_a_time:
             return await self._process()
 
@@ -101,7 +99,7 @@ class NoteProcessor:
         while True:
             processed = await self._engine.families.process_notes(self._host.clock.now(), MAX_BATCH)
             self._changed(processed.changes)
-            tell_left_out(processed.left_out)
+            log_left_out(processed.left_out)
             total += len(processed.changes)
             for batch in processed.over:
                 try:
@@ -126,7 +124,7 @@ class NoteProcessor:
         self._engine.bus.send(Hint(Topic.ENDED, (str(batch.id),)))
 
     async def close(self) -> None:
-        """Process what was asked for, and no more."""
+        """Process what was requested, and no more."""
         if waited_for := [*self._under_way, *([] if self._task is None else [self._task])]:
             await asyncio.wait(waited_for)
         self._closed = True

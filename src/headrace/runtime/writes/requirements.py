@@ -1,4 +1,4 @@
-"""Says when a job is submitted that requires what no live worker offers: it would wait, and nobody would know why."""
+"""Warns when a submitted job requires what no live worker offers: it would wait without a visible reason."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Requirements:
-    """Looks once at each pair of task and requirements that is submitted in a session."""
+    """Checks once each pair of task and requirements that is submitted in a session."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
         self._looked_at: set[tuple[str, bytes]] = set()
 
     async def look(self, jobs: Iterable[Job]) -> None:
-        """Warn of those of these jobs whose requirements nobody meets now; not a second time of the same ones."""
+        """Warn of those of these jobs that no live worker can run now; not a second time of the same pair."""
         for spec in {id(job.spec): job.spec for job in jobs}.values():
             if not spec.requires:
                 continue
@@ -41,9 +41,9 @@ class Requirements:
             self._looked_at.add(pair)
             try:
                 await self._tell(spec)
-            except EngineError as error:  # the job is stored; what could not be looked at is not said
+            except EngineError as error:  # the job is stored; what could not be read is not said
                 _log.debug("who meets the requirements of %s is not known: %s", spec.task, error)
-            except Exception as error:  # likewise: the submit has gone well, and is not to be answered as failed
+            except Exception as error:  # likewise: the submit has gone well, and must not fail
                 _log.warning("who meets the requirements of %r cannot be told: %r", spec.task, error)
 
     async def _tell(self, spec: Spec) -> None:

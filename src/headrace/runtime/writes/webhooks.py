@@ -1,4 +1,4 @@
-"""Webhooks as a session knows them: who subscribed, and the addresses that submits name for their jobs."""
+"""Webhooks as a session knows them: the subscriptions, and the addresses that submits name for their jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.core.webhooks.target import GROUPS, Target, messages_ahead
 from headrace.engine import Engine, Setting
 from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.host import Host
-from headrace.runtime.secrets import kept_secret
+from headrace.runtime.secrets import kept_secret, setting_of
 
 __all__ = ["CACHE_SECONDS", "OF_JOBS", "SECRETS", "SUBSCRIPTIONS", "Webhooks", "read_webhooks"]
 
@@ -30,11 +30,11 @@ SUBSCRIPTIONS, OF_JOBS, SECRETS = "webhook:", "webhook-target:", "webhook-secret
 _SALT = "webhook-salt"
 
 CACHE_SECONDS = 5.0
-"""Seconds for which what is known of subscriptions is believed: a new one is heeded everywhere after that."""
+"""Seconds for which subscriptions are used as they were read: a new one counts everywhere after that."""
 
 
 _MAX_KNOWN_ADDRESSES, _KNOWN_SECONDS = 10_000, 60.0
-"""How many addresses of jobs a session remembers, and for how many seconds: somebody may remove one elsewhere."""
+"""How many addresses of jobs a session remembers, and for how many seconds: one may be removed elsewhere."""
 
 USE_NOTE_INTERVAL = timedelta(days=1)
 """How exactly it is noted when an address of jobs was last named."""
@@ -54,7 +54,7 @@ def read_webhooks(settings: Sequence[Setting]) -> list[Webhook]:
 
 
 class Webhooks:
-    """Says of new jobs who is told of them. While nobody is, that costs a comparison."""
+    """Makes the deliveries of new jobs. While there are no subscriptions, that costs a comparison."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
@@ -64,30 +64,27 @@ class Webhooks:
         self._known: dict[tuple[str | None, str, str | None, str | None], tuple[str, float]] = {}
         self._salt: bytes | None = None
         self._naming: set[str | None] = set()
-        """Customers whose jobs name webhooks of their own; read now and then, as ``_naming_until`` says."""
+        """Customers with jobs that name webhooks of their own; read now and then, as ``_naming_until`` says."""
         self._naming_until = -math.inf
 
     @property
     def fresh(self) -> bool:
-        """Whether it is known who subscribed, as of a few seconds ago."""
+        """Whether the subscriptions are known, as of a few seconds ago."""
         return self._host.clock.monotonic() < self._until
 
     @property
     def silent(self) -> bool:
-        """Whether it is known that nobody subscribed."""
+        """Whether it is known that there are no subscriptions."""
         return not self._subscriptions and self._host.clock.monotonic() < self._until
 
     def forget(self) -> None:
-        """Look again before the next submit."""
+        """Read again before the next submit."""
         self._until = -math.inf
         self._known.clear()
 
     async def look(self) -> None:
-        """Read who subscribed; whoever asks meanwhile waits for the same answer. A store that is away is believed to
-        have what it had.
-
-        :raises Unavailable: it was never read
-        """
+        """Read the subscriptions, once for all callers meanwhile; a store that is away counts as unchanged;
+        :raises Unavailable: they were never read"""
         if self._looking is not None:
             return await asyncio.shield(self._looking)
         self._looking = looking = asyncio.ensure_future(self._look())
@@ -97,7 +94,7 @@ class Webhooks:
     def _looked(self, looking: asyncio.Future[None]) -> None:
         self._looking = None
         if not looking.cancelled():
-            looking.exception()  # whoever waited was told
+            looking.exception()  # every waiting caller got it
 
     async def _look(self) -> None:
         try:
@@ -112,8 +109,8 @@ class Webhooks:
         self._until = self._host.clock.monotonic() + CACHE_SECONDS
 
     async def messages_of(self, customer: str, task: str, queue: str, targets: Sequence[Target] = ()) -> int:
-        """How many messages are foreseen, to webhooks of this customer, of a new job of it; ``targets``: whom it names,
-        or told of itself before."""
+        """How many messages to webhooks of this customer are foreseen of a new job of it; ``targets``: the webhooks
+        that it names, or had before."""
         if not self.fresh:
             await self.look()
         known = {one.id for one in self._subscriptions}
@@ -128,11 +125,11 @@ class Webhooks:
         return sum(messages_ahead(events, new=True) for events in wanted)
 
     async def expected_messages(self, customer: str, *, new: bool = False) -> list[tuple[tuple[str, ...], int]]:
-        """Who may hear of the live jobs of this customer: of which tasks (none: of all), and how many messages of each
-        such job are foreseen; ``new``: of one that is.
+        """The webhooks that may get messages of the live jobs of this customer: of which tasks (none: of all), and how
+        many messages of each such job are foreseen; ``new``: of one that is.
 
-        It is an upper bound: whether a job was submitted before its webhook was there, or to which queue, is not looked
-        at (jobs are moved), and where some jobs name a webhook, all are taken to.
+        It is an upper bound: whether a job was submitted before its webhook was there, or to which queue, is not
+        checked (jobs are moved), and where some jobs name a webhook, all are taken to.
         """
         if not self.fresh:
             await self.look()
@@ -149,8 +146,8 @@ class Webhooks:
 
     # -- what is stored with a new job
 
-    def told(self, job: Job) -> tuple[Job, tuple[Job, ...]]:
-        """A new job with whom it tells of itself, and the deliveries that are stored with it."""
+    def with_deliveries(self, job: Job) -> tuple[Job, tuple[Job, ...]]:
+        """A new job with its webhooks, and the deliveries that are stored with it."""
         spec = job.spec
         if is_delivery(spec):
             return (job if spec.webhook is None else replace(job, spec=replace(spec, webhook=None))), ()
@@ -165,10 +162,8 @@ class Webhooks:
         return (*named, *(one.target for one in self._subscriptions if one.wants(spec))) or None
 
     async def wished(self, job: Job, wish: Wish | None) -> Job:
-        """A new job that refers to the webhook that its submit names; where that is lies in the store then.
-
-        :raises ConfigError: there are too many
-        """
+        """A new job that refers to the webhook that its submit names, after the address is stored;
+        :raises ConfigError: there are too many"""
         if wish is None or is_delivery(job.spec):
             return job
         target = Target(await self._kept(wish, job.spec.customer), wish.events, job.spec.customer)
@@ -180,7 +175,7 @@ class Webhooks:
         known = self._known.get(key)
         if known is not None and now < known[1]:
             return known[0]
-        # With a key that is nobody's but the store's: else whoever sees the id could try tokens until one fits.
+        # With a key that only the store has: else a reader of the id could try tokens until one fits.
         text = msgspec.json.encode(key)
         id = f"wh_{hmac.new(await self._salted(), text, sha256).hexdigest()[:32]}"
         await self._keep(id, wish, customer)
@@ -198,7 +193,7 @@ class Webhooks:
     async def _keep(self, id: str, wish: Wish, customer: str | None) -> None:
         documents, now = self._engine.documents, self._host.clock.now()
         for _ in range(_MAX_TRIES):
-            setting = await _setting(self._engine, OF_JOBS + id)
+            setting = await setting_of(self._engine, OF_JOBS + id)
             known = next(iter(read_webhooks([] if setting is None else [setting])), None)
             if known is not None and known.used_at is not None and now - known.used_at < USE_NOTE_INTERVAL:
                 return
@@ -207,7 +202,7 @@ class Webhooks:
                 secrets = () if wish.secret is None else (KeptSecret(wish.secret, given=True),)
                 if secrets or wish.bearer is not None:
                     text = msgspec.json.encode(Credentials(secrets, wish.bearer)).decode()
-                    before = await _setting(self._engine, SECRETS + id)
+                    before = await setting_of(self._engine, SECRETS + id)
                     await documents.put_setting(SECRETS + id, text, 0 if before is None else before.rev)
                 known = Webhook(
                     id=id,
@@ -230,7 +225,3 @@ class Webhooks:
                 f"webhook: jobs have named {MAX_WEBHOOK_ADDRESSES} different addresses already: use the same one for"
                 " many jobs, the message says which job it is about; or subscribe once, with app.webhooks.add"
             )
-
-
-async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.documents.settings(key) if one.key == key), None)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
 from msgspec.structs import force_setattr, replace
@@ -29,13 +31,13 @@ from headrace.runtime.writes.hints import ChangeHints
 from headrace.runtime.writes.inserts import ROW_BYTES, Inserts, weight_of
 from headrace.runtime.writes.load import Load, size_at_most
 from headrace.runtime.writes.notes import NoteProcessor
-from headrace.runtime.writes.omissions import tell_left_out
+from headrace.runtime.writes.omissions import log_left_out
 
 __all__ = ["Writer"]
 
 _CANCELLED = Note.CANCELLED
 _TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
-"""After these a job may fall due before anybody asks for it again."""
+"""After these a job may fall due before the next poll."""
 
 
 def _change_weight(change: Change) -> int:
@@ -49,27 +51,18 @@ def _change_weight(change: Change) -> int:
     return weight
 
 
-def _change_id(change: Change) -> UUID:
-    return change.job.id
-
-
-def _change_number(change: Change) -> int:
-    return change.job.id.int
+_change_id, _change_number, _append_id = attrgetter("job.id"), attrgetter("job.id.int"), attrgetter("job")
 
 
 def _append_weight(append: Append) -> int:
     return sum(ROW_BYTES + size_at_most(entry.data) for entry in append.entries)
 
 
-def _append_id(append: Append) -> UUID:
-    return append.job
-
-
 class Writer:
     """The writers of one session. Submits, finishes, actions and appends never wait for one another."""
 
     def __init__(
-        self, engine: Engine, host: Host, *, patience: float = 30.0, unwritten: int = Settings().unwritten
+        self, engine: Engine, host: Host, *, timeout: float = 30.0, unwritten: int = Settings().unwritten
     ) -> None:
         """``unwritten``: how many bytes of submits, and how many of what runs came to, may wait to be written."""
         self.engine, self.host = engine, host
@@ -78,25 +71,14 @@ class Writer:
         self.followers: list[Callable[[Job], None]] = []
         """Called with every job of a schedule that ended here, when that is stored."""
 
-        def changes(
-            name: str, patience: float | None, flights: int = 1, load: Load | None = None
-        ) -> Batcher[Change, Verdict]:
-            return Batcher(
-                self._apply,
-                host,
-                name=name,
-                identify=_change_id,
-                weigh=_change_weight,
-                distinct=_change_number,
-                patience=patience,
-                flights=flights,
-                load=load,
-            )
-
-        self.patience, self._clock = patience, host.store_clock
+        self.timeout, self._clock = timeout, host.store_clock
+        shared: dict[str, Any] = {"identify": _change_id, "weigh": _change_weight, "distinct": _change_number}
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
-        self._finishes, self._acts = changes("finishes", None, 2, self.load), changes("changes", patience)
+        self._finishes: Batcher[Change, Verdict] = Batcher(
+            self._apply, host, name="finishes", flights=2, load=self.load, **shared
+        )
+        self._actions: Batcher[Change, Verdict] = Batcher(self._apply, host, name="changes", timeout=timeout, **shared)
         self._appends: Batcher[Append, Kept] = Batcher(
             self._append,
             host,
@@ -107,13 +89,13 @@ class Writer:
             load=self.load,
         )
         self.changes = ChangeHints(engine.bus)
-        """Tells of the jobs that are changed here."""
+        """Sends hints about the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
-        self.notes = NoteProcessor(engine, host, changed=self._tell_of, told=self._told)
+        self.notes = NoteProcessor(engine, host, changed=self._send_hints, told=self._with_deliveries)
         """Does what follows from changes for other jobs."""
         self.inserts = Inserts(
-            engine, host, patience=patience, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
+            engine, host, timeout=timeout, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)
         )
         """Stores new jobs."""
 
@@ -126,27 +108,27 @@ class Writer:
         """The store's time, for what is about to be written; measured again if that was long ago."""
         now = self.now_unless_old()
         if now is None and self._clock is not None:  # not every session beats
-            with suppress(EngineError):  # then nothing can be written either, and whoever writes is told
+            with suppress(EngineError):  # then nothing can be written either, and the writer gets the error
                 await self._clock.measure(self.engine.time)
         return now or self.host.clock.now()
 
     # -- changes
 
     async def cancel_batch(self, id: UUID, by: str | None) -> Batch | None:
-        """Let a batch take no more jobs, and stop those it has; how it stood then, None if there is no such batch."""
+        """Let a batch take no more jobs, and stop those it has; the batch as it was then, None if there is none."""
         found = await self.inserts.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
         if found is not None:
-            await self.notes.at_once()  # whoever cancels may rely on it that none goes on unasked
+            await self.notes.at_once()  # the caller may rely on it that no job goes on
         return found
 
     async def apply(self, change: Change) -> Verdict:
-        """Apply an act of a person, a program or the sweeper."""
-        return await self._acts.put(self._stamped(change))
+        """Apply an action of a person, a program or the sweeper."""
+        return await self._actions.put(change if change.id else replace(change, id=self.host.dice.token()))
 
     def finish(self, change: Change, ticket: Ticket[Change, Verdict]) -> None:
-        """Apply a worker's change without waiting; never refused, repeated until the store answers."""
+        """Apply a worker's change without waiting; never refused, repeated until the store replies."""
         if not change.id:
-            force_setattr(change, "id", self.host.dice.token())  # in place: nobody else has this change
+            force_setattr(change, "id", self.host.dice.token())  # in place: nothing else has this change
         ticket.items = (change,)
         self._finishes.add(ticket)
 
@@ -158,7 +140,7 @@ class Writer:
         :raises Stale: the change was one of a worker that holds the job no longer.
         :raises Duplicate: the dedup key it needs again is held by another job.
         :raises TooManyProfiles: its customer has live jobs of too many pairs of task and requirements.
-        :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
+        :raises Unavailable: the store was away, or the job in a transaction of others, beyond the timeout.
         """
         (job,) = await self.engine.jobs.get([id])
         if job is None:
@@ -167,16 +149,14 @@ class Writer:
         if isinstance(verdict, WasStale):
             raise JobNotFound(id) if verdict.job is None else Stale(verdict.job)
         if change is not None and Note.CANCELLED in change.notes:
-            await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
+            await self.notes.at_once()  # the caller may rely on it that no child goes on
         return verdict.job
 
     # -- what runs add to their jobs
 
     async def append(self, append: Append) -> bool:
-        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time.
-
-        :raises Unstorable: the store refuses them
-        """
+        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time;
+        :raises Unstorable: the store refuses them"""
         pauses = Pauses(self.host, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         while (kept := await self._appends.put(append)) == "busy":
             await pauses.sleep()
@@ -191,18 +171,15 @@ class Writer:
         return answers
 
     async def close(self) -> None:
-        """Write what is waiting and answer everybody."""
-        # All at once: a store that is away is waited for once, not once for each lane.
-        batchers = (*self.inserts.batchers, self._acts, self._finishes, self._appends)
+        """Write what is waiting and settle every ticket."""
+        # All at once: a store that is away is waited for once, not once for each batcher.
+        batchers = (*self.inserts.batchers, self._actions, self._finishes, self._appends)
         await asyncio.gather(*(batcher.close() for batcher in batchers))
         await self.notes.close()
         self.changes.close()
 
-    async def _told(self, job: Job) -> tuple[Job, Sequence[Job]]:
+    async def _with_deliveries(self, job: Job) -> tuple[Job, Sequence[Job]]:
         return await self.inserts.with_deliveries(job)
-
-    def _stamped(self, change: Change) -> Change:
-        return change if change.id else replace(change, id=self.host.dice.token())
 
     async def _apply(self, changes: list[Change]) -> list[Verdict]:
         verdicts = await self.engine.jobs.apply(changes, self.host.clock.now())
@@ -215,34 +192,34 @@ class Writer:
                 follows = follows or _CANCELLED in change.notes
                 if change.inserts:
                     follows = follows or any(one.waits for one in change.inserts)
-                    tell_left_out(verdict.left_out)
-        self._tell_of(applied)
+                    log_left_out(verdict.left_out)
+        self._send_hints(applied)
         if follows:
             self.notes.ask()
         return verdicts
 
-    def _tell_of(self, changes: Sequence[Change]) -> None:
+    def _send_hints(self, changes: Sequence[Change]) -> None:
         """Send the hints that these changes call for."""
         self.changes.tell(one.job for one in changes)
-        bus, news = self.engine.bus, dict[Topic, set[str]]()
-        tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
+        bus, hints = self.engine.bus, dict[Topic, set[str]]()
+        hint_ends, followers = bus.wanted(Topic.ENDED), self.followers
         if bus.wanted(Topic.FREED) and (freed := {one.job.queue for one in changes if not one.job.held}):
-            news[Topic.FREED] = freed
+            hints[Topic.FREED] = freed
         for change in changes:
             if change.inserts:
-                news.setdefault(Topic.READY, set()).update(one.spec.queue for one in change.inserts)
+                hints.setdefault(Topic.READY, set()).update(one.spec.queue for one in change.inserts)
             job = change.job
             if job.finished_at is not None:
-                if tell_ends:
-                    news.setdefault(Topic.ENDED, set()).add(str(job.id))
+                if hint_ends:
+                    hints.setdefault(Topic.ENDED, set()).add(str(job.id))
                 if followers and job.spec.schedule is not None:
                     for follow in followers:
                         follow(job)
             elif job.status is Status.QUEUED or change.verb in _TIMED:
-                news.setdefault(Topic.READY, set()).add(job.queue)
+                hints.setdefault(Topic.READY, set()).add(job.queue)
             elif change.verb is Verb.CANCEL:
-                news.setdefault(Topic.CANCEL, set()).add(str(job.id))
+                hints.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):
-                news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
-        for topic, names in news.items():
+                hints.setdefault(Topic.PROGRESS, set()).add(str(job.id))
+        for topic, names in hints.items():
             bus.send(Hint(topic, tuple(names)))

@@ -19,7 +19,7 @@ __all__ = ["MAX_READ_RUNS", "Buffer", "Pace"]
 AHEAD_SECONDS = 0.25
 MAX_AHEAD_JOBS = 2000
 MAX_READ_RUNS = 1000
-"""How many runs, the newest, are looked at to learn how long they take: of thousands most have yielded their slots."""
+"""Maximum number of runs, the newest, that the worker reads to learn how long they take: most old ones have yielded."""
 
 
 class Buffer:

@@ -23,16 +23,16 @@ MAX_WAIT_SECONDS = 1.0
 
 
 class Collector:
-    """Collects the jobs of one bulk handler; has a fetcher of its own, which it tells how many to claim."""
+    """Collects the jobs of one bulk handler, and sets how many its own fetcher claims."""
 
     def __init__(self, handler: Handler, bulk: Bulk, slots: Slots) -> None:
         self.handler, self.bulk = handler, bulk
         self.waiting = Buffer()
         """The claimed jobs that are in no call yet."""
         self.wake: Callable[[], None] = lambda: None
-        """Has its fetcher look again."""
+        """Has its fetcher check again."""
         self._turned_away = False
-        """Whether its fetcher asked while no slot was likely to come free soon."""
+        """Whether its fetcher wanted jobs while no slot was likely to come free soon."""
         self._slots = slots
         self.lead = Lead(slots.host.clock, bulk.wait)
         """How long after its claim a job that spent a permit of a rate may begin."""
@@ -48,7 +48,7 @@ class Collector:
     # -- for its fetcher
 
     def room(self) -> tuple[int, int]:
-        """How many jobs to ask for, and how many of them could be started at once."""
+        """How many jobs to request, and how many of them could start at once."""
         self._turned_away = not self._hopeful
         if self._turned_away:
             return 0, 0

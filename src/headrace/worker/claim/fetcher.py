@@ -1,4 +1,4 @@
-"""Claiming: asks for as many jobs as the worker can start soon, and sleeps until there may be more."""
+"""Claiming: a fetcher requests as many jobs as the worker can start soon, and sleeps until there may be more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POLL_FIRST_SECONDS, POLL_MAX_SECONDS = 1.0, 5.0
 _PAUSE_SECONDS = 0.02
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.05, 2.0
 FRESH_SECONDS = 0.005
-"""For how many seconds a claim that gave all there was is taken for how things are."""
+"""Seconds for which a fetcher relies on a claim that returned all there was."""
 _MAX_CLAIM_JOBS = 1000
 
 
@@ -52,7 +52,7 @@ class Fetcher(Service):
         self._engine, self._host, self._queues = worker.engine, worker.host, worker.queues
         self._served: frozenset[int] = frozenset()
         self._asked = self._served
-        """What it served when it last claimed: a beat may teach it more meanwhile."""
+        """The profiles of the last claim: a beat may add others meanwhile."""
         self._profiles: dict[int, Profile] = {}
         self.profiles_rev = -1
         """The rev of the profiles that it knows of."""
@@ -70,11 +70,11 @@ class Fetcher(Service):
         """The claim that is under way: what it is given is here, or may be any moment."""
 
     def wake(self) -> None:
-        """Look again, because there may be room or jobs."""
+        """Check again, because there may be room or jobs."""
         self._wake.set()
 
     def slot_freed(self) -> None:
-        """Look again if there may be more jobs than there was room for."""
+        """Check again if there may be more jobs than there was room for."""
         if self._host.clock.monotonic() >= self._content_until:
             self._wake.set()
 
@@ -117,7 +117,7 @@ class Fetcher(Service):
             self._heed(False)
 
     def _room(self) -> tuple[int, int]:
-        """How many jobs to ask for, and how many of them could be started at once."""
+        """How many jobs to request, and how many of them could start at once."""
         return self._taker.room()
 
     def _heed(self, full: bool) -> bool:
@@ -131,7 +131,7 @@ class Fetcher(Service):
         return False
 
     def _freed(self, hint: Hint) -> None:
-        # Jobs end all the time elsewhere: the store is not asked once for each of them.
+        # Jobs end all the time elsewhere: one request to the store for each of them would be too many.
         asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._wake.set)
 
     def _hinted(self, hint: Hint) -> None:
@@ -141,7 +141,7 @@ class Fetcher(Service):
             self._wake.set()
 
     async def _claim(self, n: int, free: int) -> tuple[Claimed, Permits | None] | None:
-        """One claim, repeated until the store answers, and the permits that it spent; None if it cannot be used."""
+        """Claim, again until the store replies; what it gave and the permits it spent, or None if that is of no use."""
         if self.profiles_rev < 0 and not await self.know_profiles():
             return None
         self.request, self._asked = self._host.dice.token(), self._served
@@ -154,7 +154,7 @@ class Fetcher(Service):
             self.request = None
 
     def _wanted(self) -> frozenset[int]:
-        """The profiles to ask for."""
+        """The profiles to request."""
         if saturated := self._saturated():
             return frozenset(id for id in self._served if self._profiles[id].task not in saturated)
         return self._served
@@ -206,7 +206,7 @@ class Fetcher(Service):
         return self._served != self._asked
 
     async def know_profiles(self) -> bool:
-        """Ask which profiles there are, for all fetchers of the worker; whether the store answered."""
+        """Read the profiles for all fetchers of the worker; whether the store replied."""
         try:
             known = await self._engine.documents.profiles()
         except StoreLost:
@@ -222,7 +222,7 @@ class Fetcher(Service):
         return True
 
     def _learn(self, known: Profiles) -> bool:
-        """Note which profiles to serve; whether that is news."""
+        """Note which profiles to serve; whether that changed anything."""
         before = self._served
         self._profiles = {one.id: one for one in known.profiles if self._serves(one)}
         self._served, self.profiles_rev = frozenset(self._profiles), known.rev
@@ -239,10 +239,10 @@ class Fetcher(Service):
 
 
 def _gave_all(claimed: Claimed, free: int, hints: int) -> bool:
-    """Whether a claim gave all there was: then it is not worth asking again just because a job ends a moment later.
+    """Whether a claim gave all there was: then another one is not worth it just because a job ends a moment later.
 
-    A hint for each job: whoever gets more than that had better ask again when these are done, because jobs come faster
-    than hints do, or hints do not come at all.
+    A fetcher that gets more jobs than hints claims again when these are done: jobs come faster than hints, or no
+    hints come.
     """
     given = len(claimed.jobs)
     return given < free and given <= hints and not claimed.full

@@ -29,10 +29,10 @@ LOG_PAUSE_SECONDS = 60.0
 
 
 class Lead:
-    """The lead that a worker asks for: twice the time from claim to call that 99 of 100 calls keep to.
+    """The lead that a worker requests: twice the time from claim to call that 99 of 100 calls keep to.
 
     It is learned only from jobs that spent a permit, on the loop and on threads. A lead that is too short costs permits
-    (whoever is late loses one), one that is too long costs some of the rate; neither lets too many begin.
+    (a late job loses its own), one that is too long costs some of the rate; neither lets too many begin.
     """
 
     def __init__(self, clock: Clock, wait: float = 0.0) -> None:
@@ -41,7 +41,7 @@ class Lead:
         self._took: deque[tuple[float, float]] = deque(maxlen=MAX_SAMPLES)
         self._lock = threading.Lock()
         self._seconds: float | None = None
-        self._late, self._told_at = 0, -math.inf
+        self._late, self._logged_at = 0, -math.inf
 
     @property
     def seconds(self) -> float:
@@ -67,9 +67,9 @@ class Lead:
         """Note that a job is given back because it did not begin in time; say so now and then."""
         with self._lock:
             self._late += 1
-            if at < self._told_at + LOG_PAUSE_SECONDS:
+            if at < self._logged_at + LOG_PAUSE_SECONDS:
                 return
-            late, self._late, self._told_at = self._late, 0, at
+            late, self._late, self._logged_at = self._late, 0, at
         message = "%s given back, not begun within %.3f s of the claim; what a rate let them begin with is lost"
         _log.info(message, many(late, "job"), lead)
 
@@ -77,7 +77,7 @@ class Lead:
 class Permits:
     """The permits that the jobs of one claim have spent. Each job begins within the lead of the claim, or not at all.
 
-    ``at`` and ``since``: when the claim was first asked for, by the clock and monotonic.
+    ``at`` and ``since``: when the claim was first sent, by the clock and monotonic.
     """
 
     __slots__ = ("_at", "_lead", "_seconds", "_since", "by", "jobs")

@@ -42,7 +42,7 @@ class Suspects:
         self.levels: frozenset[int] = frozenset()
         """The levels of suspects for which there was room."""
         self.wake: Callable[[], None] = lambda: None
-        """Has its fetcher look again."""
+        """Has its fetcher check again."""
         self.lead = Lead(slots.host.clock)
         """How long after its claim a suspect that spent a permit of a rate may begin: its start is written first."""
         self._slots = slots
@@ -55,12 +55,10 @@ class Suspects:
         return bool(self._owned)
 
     def _running(self) -> list[int]:
-        """The levels of the suspects owned; those are left out that have yielded their slots.
-
-        They wait for other jobs, which may be suspects, too.
-        """
+        """The levels of the suspects owned, without those that yielded their slots: they wait for others, perhaps
+        suspects."""
         slots = self._slots
-        # The heartbeat may have given some back without a word, because the loop was blocked.
+        # The heartbeat may have given some back silently, because the loop was blocked.
         self._owned = {
             owned: level for owned, level in self._owned.items() if slots.owned.get(owned.job.id.int) is owned
         }
@@ -71,7 +69,7 @@ class Suspects:
     # -- for its fetcher
 
     def room(self) -> tuple[int, int]:
-        """How many suspects to ask for, of the ``levels`` that are set with it."""
+        """How many suspects to request, of the ``levels`` that are set with it."""
         most = self._room()
         self.turned_away = most == 0
         return most, most
@@ -82,7 +80,7 @@ class Suspects:
             return 0
         most = self._may_add()
         if not most:
-            self.asked()  # a slot that comes free now would be kept for nobody
+            self.asked()  # no suspect would take a slot that comes free now
         elif not (slots.has_slot or slots.turns_over):
             self.wants_slot = True
             return 0

@@ -24,7 +24,7 @@ def timed(ending: Failed, handler: Handler, job: Job, error: BaseException | Non
     """The ending with what the task's function says about the next attempt, if there is a function and an attempt."""
     if not job.spec.retry.by_function or ending.reason is not None or ending.delay is not None:
         return ending
-    # A function is promised an Exception; what is none, or was raised where it cannot be had from, is told by its name.
+    # The function takes an Exception; what is none, or was raised out of its reach, is described by its name.
     given = error if isinstance(error, Exception) else HandlerFailed(ending, ending.error)
     delay = _asked(handler, job, given, ending.names)
     return ending if delay is None else replace(ending, delay=delay)

@@ -33,10 +33,7 @@ T = TypeVar("T")
 
 
 def check_outcomes(answer: Any, n: int, name: str) -> list[Any]:
-    """What a bulk handler returned, one outcome for each item.
-
-    :raises InvalidResult: it is not that
-    """
+    """What a bulk handler returned, one outcome for each item; :raises InvalidResult: it is not that"""
     if not isinstance(answer, list | tuple):
         raise InvalidResult(f"{name}: a bulk handler returns a list of outcomes, not {type(answer).__name__}")
     if len(answer) != n:
@@ -49,7 +46,7 @@ _Outcome = tuple[Any, BaseException | None, TracebackType | None]
 
 
 class _Member:
-    """The place of one job in a call: its item, its context, and the outcome that its run waits for."""
+    """The part of one job in a call: its item, its context, and the outcome that its run waits for."""
 
     __slots__ = ("ctx", "item", "outcome")
 
@@ -59,10 +56,7 @@ class _Member:
 
 
 class BulkCall:
-    """One call of a bulk handler.
-
-    Each job has a run of its own, with its attempt, its fence and its end. All runs wait here for their outcomes.
-    """
+    """One call of a bulk handler. Each job has its own run, attempt, fence and end; all runs wait here for outcomes."""
 
     def __init__(self, collector: Collector, slots: Slots, owned_jobs: Sequence[OwnedJob]) -> None:
         self._collector, self._slots = collector, slots
@@ -126,9 +120,7 @@ class BulkCall:
 
     async def _stop_if_nobody_stays(self, ctx: Context) -> None:
         """Stop one job. The call goes on for the others; if there are none, its end is awaited as that of any handler.
-
-        The timeout of the whole call is the shortest of its jobs.
-        """
+        The timeout of the whole call is the shortest of its jobs."""
         if ctx.stopping == "timed_out":
             for run in list(self._live):
                 run.stop("timed_out")
@@ -143,7 +135,7 @@ class BulkCall:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
 
     def _nobody_stays(self) -> bool:
-        return all(run.told_to_stop for run in self._live)
+        return all(run.stop_requested for run in self._live)
 
     # -- the call
 
@@ -207,7 +199,7 @@ class BulkCall:
 
 
 class _AllJobs(Caller):
-    """The caller of a bulk handler: does for all jobs of the call what its Context asks for."""
+    """The caller of a bulk handler: does for all jobs of the call what its Context requests."""
 
     of_one = False
 

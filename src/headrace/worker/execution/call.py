@@ -8,32 +8,39 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.attempt import Completed, Ending, ErrorInfo, Failed, Released, Snoozed, TimedOut
+from headrace.core.codec.value import StreamRef, decode_value
 from headrace.core.defaults import Rules
+from headrace.core.entry import Kind
 from headrace.core.job import Job
 from headrace.core.lifecycle.retry import error_names
 from headrace.core.status import Reason
-from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
+from headrace.errors import (
+    GiveUp,
+    HandlerFailed,
+    HeadraceError,
+    InvalidPayload,
+    InvalidResult,
+    NotSupported,
+    RetryLater,
+    Snooze,
+    Stopped,
+)
+from headrace.runtime.watch.stream import Stream
 from headrace.worker.execution.backoff import timed
 from headrace.worker.execution.context import Context
 from headrace.worker.execution.errors import is_passing, message_of
+from headrace.worker.execution.writers import EntryWriter
 from headrace.worker.handler import Described, Handler
 from headrace.worker.process.threads import ThreadPool
 
 if TYPE_CHECKING:
     from headrace.worker.process.pool import ProcessPool
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
-from headrace.core.codec.value import StreamRef, decode_value
-from headrace.core.entry import Kind
-from headrace.errors import HeadraceError, NotSupported
-from headrace.runtime.watch.stream import Stream
-from headrace.worker.execution.writers import EntryWriter
 
 __all__ = ["call", "call_async", "invoke", "is_late", "perform", "raised"]
 
@@ -166,10 +173,8 @@ def _plain(
 def _wrapped(
     handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: ProcessPool | None
 ) -> Callable[[], Awaitable[Any]]:
-    """What calls the handler inside its middleware.
-
-    Whatever the outermost one returns is checked like a result, whatever it raises counts as raised by the handler.
-    """
+    """What calls the handler inside its middleware. What the outermost returns is checked like a result, and what it
+    raises counts as raised by the handler."""
     before: Counter[str] | None = None
 
     async def innermost() -> Any:
@@ -203,16 +208,13 @@ def _wrapped(
 async def _outlive(
     ctx: Context, threads: ThreadPool, call: Callable[[], Any], kill: Callable[[], None] = lambda: None
 ) -> Any:
-    """Call on a thread. ``kill`` ends the call, if it can be ended.
-
-    A worker that stops the run cancels the middleware, but waits for the call: its result counts, and its slot is taken
-    until then.
-    """
+    """Call on a thread. ``kill`` ends the call, if it can be ended. A worker that stops the run cancels the middleware,
+    but waits for the call, which has its slot: its result counts."""
     calling = asyncio.ensure_future(threads.run(call))
     try:
         return await asyncio.shield(calling)
     except asyncio.CancelledError:
-        if ctx.stopping is None:  # by somebody else, who does not want to wait
+        if ctx.stopping is None:  # cancelled from elsewhere, where nothing waits for it
             calling.cancel()
             kill()
             raise
@@ -261,7 +263,7 @@ def _described(error: BaseException, handler: Handler) -> Described:
         return Described()
     try:
         return handler.describe(error)
-    except Exception:  # an error whose own attributes raise is kept without them
+    except Exception:  # its own attributes may raise: the error is kept without them
         return Described()
 
 

@@ -21,7 +21,7 @@ from headrace.engine.transactions import walk, walk_async
 from headrace.errors import ConfigError, HeadraceError, NotSupported, Stale, Stopped, TransitionRefused, Unavailable
 from headrace.logs import labels
 from headrace.runtime.writes.decision import in_transaction
-from headrace.runtime.writes.omissions import tell_left_out
+from headrace.runtime.writes.omissions import log_left_out
 from headrace.worker.execution.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.process.loops import wait_on_loop
@@ -33,7 +33,7 @@ _log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
 
 _POLL_SECONDS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds between looks at a store that does not answer."""
+"""Seconds between reads of a store that does not reply."""
 OPEN_TRANSACTION_SECONDS = 5.0
 """How long to wait for a transaction that is still open after its handler has ended."""
 
@@ -54,7 +54,7 @@ class Completion:
         self._busy = 0
         """While this is not 0, the transaction is not over, whatever its connection says of itself."""
         self._change: Change | None = None
-        """The change that was written within a transaction whose end is not known."""
+        """The change that was written within a transaction that may not be over."""
         self._settling: asyncio.Task[bool] | None = None
         self.done = False
         """Whether the completion is committed."""
@@ -84,7 +84,7 @@ class Completion:
 
     @asynccontextmanager
     async def transaction(self, ctx: Context) -> AsyncIterator[Transaction]:
-        """A transaction of the engine's own, whose last statement is the completion, if there is one."""
+        """A transaction of the engine's own; its last statement is the completion, if there is one."""
         self._check(ctx)
         await self._flush()  # while it is begun, some stores take no other write
         tx = Transaction(lambda result: self._encoded(ctx, result))
@@ -107,7 +107,7 @@ class Completion:
                 self._committed()
             elif self._owned.in_transaction and self._change is None:
                 self._given_up()
-            # Otherwise the commit failed, and the next look at the store shows how it ended.
+            # Otherwise the commit failed, and the next read of the store shows how it ended.
 
     # -- writing
 
@@ -144,11 +144,8 @@ class Completion:
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
     async def _enter(self, enlisted: Enlisted) -> Job:
-        """Let the user's transaction have the job.
-
-        Nothing more is written about it, and a change that is on its way is awaited, unless it waits for this very
-        transaction.
-        """
+        """Let the user's transaction have the job: nothing more is written about it, and a change on its way is
+        awaited, unless it waits for this very transaction."""
         owned = self._owned
         if not enlisted.exclusive:
             await self._flush()  # nothing can be added to a job that is completed
@@ -163,10 +160,8 @@ class Completion:
         return owned.job
 
     def _decide(self, job: Job, text: str) -> Generator[Change | None, Verdict | None, Change]:
-        """Yield the completion, decided again whenever the job has changed; the change that was applied.
-
-        :raises Stale: the job has another owner, or has ended
-        """
+        """Yield the completion, decided again whenever the job has changed; the change that was applied;
+        :raises Stale: the job has another owner, or has ended"""
 
         def decide(job: Job) -> Change:
             now = self._host.clock.now()
@@ -179,7 +174,7 @@ class Completion:
         change, verdict = yield from until_applied(job, decide)
         if change is None or isinstance(verdict, WasStale):
             raise Stale(verdict.job or job)
-        tell_left_out(verdict.left_out)
+        log_left_out(verdict.left_out)
         return change
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -188,7 +183,7 @@ class Completion:
     # -- finding out what came of it
 
     def tick(self) -> None:
-        """A handler goes on after its transaction is over: find out how that ended, and have the job again."""
+        """Find out how a transaction ended while its handler goes on, and have the job again."""
         if (
             self._owned.in_transaction
             and not self.done
@@ -199,7 +194,7 @@ class Completion:
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
 
     async def settle(self) -> bool:
-        """The handler is done, or cannot know itself: whether the completion is committed."""
+        """Whether the completion is committed; called when the handler is done, or cannot know itself."""
         if self.done or not self._owned.in_transaction:
             return self.done
         if self._settling is None:
@@ -233,11 +228,8 @@ class Completion:
             _log.warning("job %s: the transaction it was completed in was left open", job.id, extra=labels(job))
 
     async def _is_in(self, change: Change) -> bool:
-        """Whether the store has the change.
-
-        A commit after this look does no harm: a completion takes the owner from the job, and every later write of this
-        worker is refused then.
-        """
+        """Whether the store has the change. A commit after this read does no harm: a completion takes the owner from
+        the job, so that the store refuses every later write of this worker."""
         held = self._owned.job
         for pause in _POLL_SECONDS:
             await self._host.sleep(pause)

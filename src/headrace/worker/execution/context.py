@@ -1,4 +1,4 @@
-"""What a handler knows about its run, and how it reaches whoever called it."""
+"""What a handler knows about its run, and how it reaches its caller."""
 
 from __future__ import annotations
 
@@ -47,15 +47,13 @@ class Transaction:
         self._encode = encode
 
     def complete(self, result: Any = None) -> None:
-        """End the job with this result when the block ends: the last statement before the commit.
-
-        :raises InvalidResult: the result is not what the handler promised
-        """
+        """End the job with this result when the block ends: the last statement before the commit;
+        :raises InvalidResult: the result is not what the handler promised"""
         self.result_text = self._encode(result)
 
 
 class Awaited(Protocol[T]):
-    """A task whose jobs others wait for."""
+    """A task with jobs that others wait for."""
 
     async def _results_for(self, job: Job) -> list[T]:
         """The results of its jobs that this one waited for."""
@@ -63,15 +61,15 @@ class Awaited(Protocol[T]):
 
 
 class Caller:
-    """Whoever called a handler, as its Context reaches them: the run of a worker, a child process, a test harness.
+    """The caller of a handler, as its Context reaches it: the run of a worker, a child process, a test harness.
 
-    This one is nobody: the function was called directly.
+    This class itself stands for a direct call of the function.
     """
 
     __slots__ = ()
 
     of_one = True
-    """Whether the handler is called for one job, whose children are the jobs that it submits."""
+    """Whether the handler is called for one job, the parent of the jobs that it submits."""
 
     def report(self, report: Progress) -> None:
         """Keep how far the handler is."""
@@ -80,7 +78,7 @@ class Caller:
         """Wait until everything reported so far is stored."""
 
     def acted(self) -> None:
-        """Have the start recorded: the handler did what others can see."""
+        """Have the start recorded: the handler did something visible to others."""
 
     def log(self, data: str) -> None:
         """Add a line to the log of the job."""
@@ -96,10 +94,8 @@ class Caller:
         """Note how long the function of the handler took."""
 
     def entry_writer(self) -> EntryWriter | None:
-        """The writer of what the run adds to its job; None: nothing is kept.
-
-        :raises NotSupported: it cannot be reached from here
-        """
+        """The writer of what the run adds to its job; None: nothing is kept;
+        :raises NotSupported: it cannot be reached from here"""
         return None
 
     def slot(self) -> waiting.Slot | None:
@@ -107,20 +103,14 @@ class Caller:
         return None
 
     def completer(self) -> Completion:
-        """What completes the job within a transaction.
-
-        :raises NotSupported: nothing can do that here
-        """
+        """What completes the job within a transaction; :raises NotSupported: nothing can do that here"""
         raise NotSupported(
             "only a worker's own threads can complete a job in a transaction: not a function that was called directly"
             ' or by a test harness, nor one with run_in="process"'
         )
 
     def resource(self, resource: Resource[T]) -> T:
-        """What the worker has open under this definition.
-
-        :raises NotOpen, NotSupported: nothing is open here
-        """
+        """What the worker has open under this definition; :raises NotOpen, NotSupported: nothing is open here"""
         raise NotOpen(
             f"resource {resource.name!r} is not open: this function was called directly; a worker and"
             f" headrace.testing.harness open it, or use `async with {resource.name}.open() as value:` yourself"
@@ -151,10 +141,7 @@ class Context:
 
     @classmethod
     def current(cls) -> Context:
-        """The Context of the handler this code runs in.
-
-        :raises NoContext: outside a handler.
-        """
+        """The Context of the handler this code runs in; :raises NoContext: outside a handler."""
         if (current := _current.get()) is None:
             raise NoContext("Context.current() was called outside a handler")
         return current
@@ -166,7 +153,7 @@ class Context:
 
     @classmethod
     def _detached(cls, job: Job) -> Context:
-        """A Context for calling a task's function directly: reports go nowhere, nothing asks it to stop."""
+        """A Context for calling a task's function directly: reports go nowhere, nothing requests that it stops."""
         return cls(job, max(job.attempt, 1), job.created_at)
 
     @property
@@ -206,9 +193,9 @@ class Context:
     ) -> None:
         """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process.
 
-        ``estimated_completion``: when it will be done, as far as can be said (an aware datetime). ``details``: whatever
-        else there is to tell, as JSON of at most 16 KiB, with numbers that are finite, whole ones within ±2⁵³. Each
-        report stands for itself: what it leaves out is gone.
+        ``estimated_completion``: when it will be done, as far as can be said (an aware datetime). ``details``: anything
+        else worth reporting, as JSON of at most 16 KiB, with numbers that are finite, whole ones within ±2⁵³. A report
+        replaces the one before it: what it leaves out is gone.
 
         :raises ConfigError: the moment is not aware, or the details are not JSON, too large, or have greater numbers
         """
@@ -225,10 +212,8 @@ class Context:
         self._caller.report(report.cut())
 
     def check(self) -> None:
-        """Stop here if the run should stop: how a thread or process handler co-operates.
-
-        :raises Stopped: the job was cancelled, timed out, lost, or its worker is shutting down.
-        """
+        """Stop here if the run should stop: how a thread or process handler co-operates;
+        :raises Stopped: the job was cancelled, timed out, lost, or its worker is shutting down."""
         if self.stopping is not None:
             raise Stopped(self.stopping)
 
@@ -247,7 +232,7 @@ class Context:
         """Call the function, keep its result with the job, and return it: durable when this returns.
 
         A later attempt is given what was kept, and the function is not called again. A plain function is called in a
-        thread. The name tells the step from the others of this job; a step that raised may be tried again.
+        thread. The name distinguishes the steps of this job; a step that raised may be tried again.
 
         :raises ConfigError: the name was there before in this attempt
         :raises InvalidResult: the result is not JSON, or not what the function promised
@@ -290,8 +275,8 @@ class Context:
 
     @property
     def stream_position(self) -> int:
-        """How many items of this job's stream earlier attempts have kept. A generator that asks for it, before its
-        first item, says that it goes on behind them; one that does not begins the stream anew."""
+        """How many items of this job's stream earlier attempts have kept. A generator that reads this before its first
+        item goes on behind them; one that does not begins the stream anew."""
         if (writer := self._caller.entry_writer()) is None:
             return 0
         writer.resumes = True
@@ -323,10 +308,8 @@ class Context:
         self._caller.completer().complete_blocking(self, result, connection)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction on a connection of the engine's: ``async with ctx.transaction() as tx:``.
-
-        Write through ``tx.connection``, and call ``tx.complete(result)`` to end the job with it.
-        """
+        """A transaction on a connection of the engine's: ``async with ctx.transaction() as tx:``. Write through
+        ``tx.connection``, and call ``tx.complete(result)`` to end the job with it."""
         return self._caller.completer().transaction(self)
 
     def _entered(self) -> Token[Context | None]:

@@ -1,4 +1,4 @@
-"""Looking at what users' code raises: anything, and its own words may raise, too."""
+"""Examining what users' code raises: anything, and its own words may raise, too."""
 
 from __future__ import annotations
 

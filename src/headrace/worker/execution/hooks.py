@@ -28,9 +28,9 @@ __all__ = [
     "Callbacks",
     "Middleware",
     "Moment",
+    "call_callbacks",
     "check_callbacks",
     "check_middleware",
-    "tell",
 ]
 
 
@@ -82,14 +82,14 @@ class CallbackQueue:
     def to(self, job: Job, callbacks: Callbacks) -> None:
         """Call the callbacks for what was stored, beside the jobs."""
         if job.status in callbacks:
-            telling = self._tell(job, callbacks)
-            task = asyncio.create_task(telling, name="headrace-callbacks", context=self._variables.copy())
+            calling = self._call(job, callbacks)
+            task = asyncio.create_task(calling, name="headrace-callbacks", context=self._variables.copy())
             self._tasks.add(task)
             task.add_done_callback(self._done)
 
-    async def _tell(self, job: Job, callbacks: Callbacks) -> None:
+    async def _call(self, job: Job, callbacks: Callbacks) -> None:
         async with self._room:
-            await tell(job, callbacks, self._threads)
+            await call_callbacks(job, callbacks, self._threads)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -98,12 +98,12 @@ class CallbackQueue:
         self._changed()
 
     def cancel(self) -> None:
-        """Cancel the callbacks that are under way: nobody waits for them any longer."""
+        """Cancel the callbacks that are under way: nothing waits for them any longer."""
         for task in list(self._tasks):
             task.cancel()
 
 
-async def tell(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
+async def call_callbacks(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
     """Call the callbacks for what was stored, one after the other; their errors are logged."""
     for callback in callbacks.get(job.status, ()):
         try:
@@ -139,7 +139,7 @@ def _name(callback: Callback) -> str:
 
 
 CallNext = Callable[[], Awaitable[Any]]
-"""Goes on with the run: the next middleware, in the end the handler itself; gives its result."""
+"""Goes on with the run: the next middleware, in the end the handler itself; returns its result."""
 
 Middleware = Callable[[Context, CallNext], Awaitable[Any]]
 """Is called around a run, on the worker's loop; what it returns is the result."""
@@ -149,10 +149,7 @@ _SHAPE = "a middleware is `async def name(ctx: Context, call_next) -> Any`"
 
 
 def check_middleware(fn: Any, shape: str = _SHAPE) -> Any:
-    """Refuse what could not be called around something, with that and what goes on; ``shape`` says what is needed.
-
-    :raises ConfigError:
-    """
+    """Refuse what cannot be called around something; ``shape`` says what is needed; :raises ConfigError:"""
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
     if callable(fn) and is_async:
         try:

@@ -87,10 +87,7 @@ class Resources:
         return len(self._resources)
 
     def get(self, resource: Resource[T]) -> T:
-        """What the resource yielded; from any thread.
-
-        :raises NotOpen: it is not one of these
-        """
+        """What the resource yielded; from any thread; :raises NotOpen: it is not one of these"""
         try:
             return cast("T", self._values[resource])
         except KeyError:
@@ -101,10 +98,8 @@ class Resources:
             ) from None
 
     async def open(self) -> None:
-        """Open all of them in the order of their definition.
-
-        :raises HeadraceError: naming the one that could not be opened; those before it are closed again
-        """
+        """Open all of them in the order of their definition;
+        :raises HeadraceError: naming the one that could not be opened; those before it are closed again"""
         if not self._resources:
             return
         self._close = asyncio.Event()
@@ -150,7 +145,7 @@ class Resources:
         if self._keeper is not None:
             await asyncio.wait([self._keeper])
             if not self._keeper.cancelled():
-                self._keeper.exception()  # raised by ``open``, unless nobody waited for that any longer
+                self._keeper.exception()  # raised by ``open``, unless its caller gave up
             self._keeper = None
 
 

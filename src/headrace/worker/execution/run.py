@@ -50,7 +50,7 @@ STOP_TIMEOUT_SECONDS = 5.0
 class Run(Caller):
     """The handler of an owned job being called. The attempt and the handler may end apart: a thread cannot be stopped.
 
-    What its Context asks for, from whatever thread, it makes when it is asked first: most handlers ask for nothing.
+    It makes what its Context requests, from any thread, at the first request: most handlers request nothing.
     """
 
     __slots__ = (
@@ -106,8 +106,8 @@ class Run(Caller):
         return self.task.get_loop()
 
     @property
-    def told_to_stop(self) -> bool:
-        """Whether the handler was asked to stop, and its task perhaps cancelled."""
+    def stop_requested(self) -> bool:
+        """Whether the handler was requested to stop, and its task perhaps cancelled."""
         return self._why is not None
 
     @property
@@ -123,7 +123,7 @@ class Run(Caller):
                 if not await self._started_first():
                     return
                 self.began = slots.host.clock.monotonic()
-            if self.told_to_stop or (owned.permits is not None and self._is_late()):  # before it began
+            if self.stop_requested or (owned.permits is not None and self._is_late()):  # before it began
                 self.finish(Released())
                 return
             if owned.started_at is None:
@@ -163,12 +163,12 @@ class Run(Caller):
             slots.left(self)
 
     def _is_late(self) -> bool:
-        """Whether a rate counts the job and it may not begin any more; a bulk call looks when it begins."""
+        """Whether a rate counts the job and it may not begin any more; a bulk call checks when it begins."""
         left = None if self.bulk_call is not None else self.begins_within()
         return left is not None and left < 0
 
     def finish(self, ending: Ending) -> None:
-        """End the attempt, once: the owned job writes the end, and reports to the slots what the store answered."""
+        """End the attempt, once: the owned job writes the end, and passes the store's reply to the slots."""
         owned, slots = self.owned, self._slots
         if owned.ending is None:
             if self._progress is not None and isinstance(ending, Failed | TimedOut):
@@ -179,10 +179,8 @@ class Run(Caller):
             owned.finish(ending, slots.host.clock.now(), self._time_taken)
 
     def _break_down(self, error: BaseException) -> None:
-        """End the attempt with an error that came past the handler, so that the worker does not go on owning the job.
-
-        Unless the loop itself ends.
-        """
+        """End the attempt with an error that came past the handler, so that the worker does not go on owning the job;
+        unless the loop itself ends."""
         if is_passing(error):
             raise error
         if isinstance(error, GeneratorExit):
@@ -212,7 +210,7 @@ class Run(Caller):
         """End the attempt, unless the handler has done so itself, and not before what it added is written."""
         if self.task.cancelling():
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # one that the handler asked for and did not wait for is not for what follows
+                await asyncio.sleep(0)  # a cancellation that the handler requested and did not await ends here
         if self._completing is not None and await self._completing.settle():
             if isinstance(ending, Failed) and (error := ending.error) is not None:
                 id, trace = self.owned.job.id, f"\n{error.traceback}" if error.traceback else ""
@@ -225,7 +223,7 @@ class Run(Caller):
         self.finish(ending if self._leaving is None else self._leaving[0])
 
     def timed_out(self) -> TimedOut:
-        """The ending of a run whose time is up."""
+        """The ending of a run that is out of time."""
         return timed_out_in(self._ctx, TimedOut())
 
     def _cancelled(self) -> Ending:
@@ -249,7 +247,7 @@ class Run(Caller):
             self._time_up_at = self.began + timeout
 
     def tick(self, monotonic: float) -> None:
-        """Stop the handler if its time is up; look after a transaction that has its job."""
+        """Stop the handler if its time is up; settle a transaction that has its job, if that is over."""
         if monotonic >= self._time_up_at:
             self.stop("timed_out")
         if self._completing is not None:
@@ -258,7 +256,7 @@ class Run(Caller):
     # -- being stopped
 
     def stop(self, why: Stopping) -> None:
-        """Stop the handler: a coroutine is cancelled, a child process asked and then killed, a thread only asked."""
+        """Stop the handler: cancel a coroutine, signal and then kill a child process, only signal a thread."""
         if self._why is not None:
             return
         self._why = why
@@ -332,7 +330,7 @@ class Run(Caller):
             self.entry_writer().log(data)
 
     def acted(self) -> None:
-        """Store the start, because the handler did something that others can see."""
+        """Store the start, because the handler did something visible to others."""
         self._loop.call_soon_threadsafe(self._write_start)
 
     def _write_start(self) -> None:
@@ -353,7 +351,7 @@ class Run(Caller):
     async def _flush(self) -> None:
         if self._progress is not None:
             self._progress.write()
-        # Behind the report in the job's own line of writes: when this is answered, the report is stored.
+        # Behind the report among the job's own writes: when this returns, the report is stored.
         await self.owned.recorded()
 
     def completer(self) -> Completion:

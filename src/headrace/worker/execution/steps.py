@@ -71,9 +71,8 @@ def run_step_blocking(
 
 async def _begin(writer: EntryWriter, ctx: Context, name: str) -> str | None:
     """The result of the step in an earlier attempt, if there is one."""
-    checked_name(
-        name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS
-    )  # before anything is done that cannot be kept
+    # Before anything is done that cannot be kept.
+    checked_name(name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS)
     if name in writer.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     writer.stepped.add(name)
@@ -112,7 +111,7 @@ async def _call(
     try:
         value, error = await asyncio.shield(calling)
     except asyncio.CancelledError:
-        if ctx.stopping is None:  # by somebody else, who does not want to wait
+        if ctx.stopping is None:  # cancelled from elsewhere, where nothing waits for it
             calling.cancel()
             raise
         # A thread cannot be stopped, and what it does must not be done again: it is waited for, and then kept.

@@ -1,4 +1,4 @@
-"""What is around the runs of an App that is instrumented, and how a run leaves word of its span for what follows it."""
+"""What is around the runs of an App that is instrumented, and how a run passes its span on to what follows it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SPAN = "traceparent"
 
 
 _MAX_SPAN_BYTES = 128
-"""Bytes that word of a span takes, as JSON, at most."""
+"""Maximum number of bytes that the name of a span takes, as JSON."""
 
 
 class Tracing(Protocol):
     """The spans of runs; ``contrib.otel`` makes them."""
 
     def run(self, ctx: Context, call: Callable[[], Coroutine[Any, Any, Ending]]) -> Coroutine[Any, Any, Ending]:
-        """Make the call within a span; how it ended, with word of the span if it failed."""
+        """Make the call within a span; how it ended, with the name of the span if it failed."""
         ...
 
     def within(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
@@ -36,7 +36,7 @@ class Tracing(Protocol):
 
 
 def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
-    """The error with word of the span of its attempt, and no larger than an error may be."""
+    """The error with the name of the span of its attempt, and no larger than an error may be."""
     if SPAN not in headers:
         return error
     word = {SPAN: headers[SPAN]}
@@ -47,7 +47,7 @@ def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
 
 
 def timed_out_in(ctx: Context | None, ending: TimedOut) -> TimedOut:
-    """The ending of an attempt that ran out of time, with word of its span if it had one."""
+    """The ending of an attempt that ran out of time, with the name of its span if it had one."""
     headers = None if ctx is None else getattr(ctx, "_trace", None)
     if ctx is None or headers is None:
         return ending

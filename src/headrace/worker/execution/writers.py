@@ -28,7 +28,7 @@ __all__ = ["EntryWriter", "ProgressWriter", "ReportThrottle", "Started"]
 _log = logging.getLogger("headrace.worker")
 
 MAX_WRITE_ENTRIES, MAX_WRITE_BYTES = 1000, 1024 * 1024
-"""The most of one write; as much again may wait before the handler has to wait, too."""
+"""The maximum of one write; as much again may wait before the handler has to wait, too."""
 
 
 Started = Callable[[], Awaitable[Job | None]]
@@ -55,11 +55,11 @@ class EntryWriter:
         self.position = 0
         """How many items of the stream earlier attempts have stored."""
         self.resumes = False
-        """Whether the handler asked for that position, and so goes on from there."""
+        """Whether the handler read that position, and so goes on from there."""
         self.streamed = False
         """Whether the stream of this attempt has begun."""
         self.steps: dict[str, str] | None = None
-        """The results of steps by name, of this attempt and earlier ones, once they were asked for."""
+        """The results of steps by name, of this attempt and earlier ones, once they were read."""
         self.stepped: set[str] = set()
         """The names of the steps that the handler has come to."""
 
@@ -102,10 +102,8 @@ class EntryWriter:
             self.add(Kind.LOG, data, at=at)
 
     async def finish(self) -> None:
-        """Write everything, now that the attempt is over, and how many lines of its log were not stored.
-
-        Raises nothing: whoever needs to know what could not be written knows it already.
-        """
+        """Write everything, now that the attempt is over, and how many lines of its log were not stored. Raises
+        nothing: each caller that needs to know what was not written knows it already."""
         self._take_lines()
         if self._dropped:
             message = f"{self._dropped} more lines were not kept: the log of an attempt has {MAX_LOG_LINES}"
@@ -147,7 +145,7 @@ class EntryWriter:
                     self._error = Stopped("lost")
         except HeadraceError as error:
             self._error = error
-        except Exception as error:  # a bug in headrace: whoever waits must get an error
+        except Exception as error:  # a bug in headrace: every waiting caller must get an error
             _log.exception("what a run had to add was not written")
             self._error = HeadraceError(f"what the run had to add was not written: {error!r}")
         finally:

@@ -1,4 +1,4 @@
-"""A child process: does the jobs that its worker sends it, one at a time, and what the two say to each other.
+"""A child process: runs the jobs that its worker sends, one at a time, and the messages between the two.
 
 Everything travels as JSON over a pipe, never as pickles.
 """
@@ -133,9 +133,7 @@ def _arrived(sent: Any) -> int:
 
 def serve(pipe: Connection, held: object = None, style: Style | None = None) -> None:
     """Serve jobs until the parent is gone; ``held``: a descriptor that stays open as long as this process lives.
-
-    ``style``: how the parent shows what is logged, if that is its business.
-    """
+    ``style``: how the parent shows what is logged, if that is its business."""
     # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
     # ignored, which programs started by a handler would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -173,14 +171,14 @@ def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Pip
                     if caller is not None:
                         caller.slot().go(number)
     except (EOFError, OSError):
-        os._exit(0)  # the parent is gone, and nobody owns the job that runs here
+        os._exit(0)  # the parent is gone, and no worker owns the job that runs here
 
 
 class _Piped(Caller):
-    """Heard by the parent until the job ends: what the job left behind must not speak for the next."""
+    """Sends to the parent until the job ends: what the job left behind must not speak for the next."""
 
     def __init__(self, pipe: Connection, lock: threading.Lock, begin_by: float | None) -> None:
-        """``lock``: held by whoever writes to the pipe."""
+        """``lock``: to be held while writing to the pipe."""
         self._pipe, self._lock, self._begin_by = pipe, lock, begin_by
         self._slot = _Slot(self._send)
         self._acted = self._over = False
@@ -227,7 +225,7 @@ class _Piped(Caller):
 
 
 class _Slot:
-    """The slot of the run, as the child sees it: yielded and given back by the worker, which is asked."""
+    """The slot of the run, as the child sees it: the worker yields it and gives it back on request."""
 
     stopping = False
     """The worker knows, and lets a handler that is to stop go on at once."""
@@ -266,7 +264,7 @@ class _Slot:
                 self._settle()
 
     def close(self) -> None:
-        """The run is over: what it left behind has nothing to do with the next."""
+        """End with the run: what it left behind has nothing to do with the next."""
         with self._lock:
             self._over = True
             self._settle()

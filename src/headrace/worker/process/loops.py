@@ -34,10 +34,8 @@ async def on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T])
 
 
 def wait_on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], instead: str) -> T:
-    """Run the work on this loop, and wait for its result on the thread of a plain handler.
-
-    :raises SyncInAsync: the thread has a running loop, which waiting would stop; ``instead`` is what to await there
-    """
+    """Run the work on this loop, and wait for its result on the thread of a plain handler;
+    :raises SyncInAsync: the thread has a running loop, which waiting would stop; ``instead`` is what to await there"""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -104,9 +102,9 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def tune_process() -> None:
     """Fit the interpreter to a worker: short-lived objects by the thousand, and a store's thread that wants its turn.
 
-    What was loaded so far is left out of garbage collection, which then looks less often at what is young: measured,
-    the defaults cost a busy worker nearly half its time. The switch interval is how long a thread that comes back from
-    the database waits for the interpreter while handlers compute.
+    What was loaded so far is left out of garbage collection, which then scans young objects less often: measured, the
+    defaults cost a busy worker nearly half its time. The switch interval is how long a thread that comes back from the
+    database waits for the interpreter while handlers compute.
     """
     gc.collect()
     gc.freeze()

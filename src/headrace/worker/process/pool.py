@@ -86,7 +86,7 @@ class _Child:
             return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=_DIED)
 
     def _give_back(self, slot: Slot | None, number: int) -> None:
-        """Send a message when there is a slot again."""
+        """Notify the child when there is a slot again."""
 
         def go(_: object = None) -> None:
             with self._sending, contextlib.suppress(OSError):
@@ -99,8 +99,8 @@ class _Child:
             future.add_done_callback(go)
 
     def stop(self, why: Stopping) -> None:
-        """Ask the handler to stop by itself; never waits."""
-        # While a large job is being sent to a child that is still starting, asking would block: ``run`` does it then.
+        """Request that the handler stops by itself; never waits."""
+        # While a large job is being sent to a child that is still starting, this would block: ``run`` does it then.
         if self._sending.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class ProcessPool:
             child = self._hire()
             with self._lock:
                 post.child = child
-                # Making a child takes a while: a stop that was asked for meanwhile has not reached it.
+                # Making a child takes a while: a stop that was requested meanwhile has not reached it.
                 if self._closed or ctx.stopping is not None or self._busy.get(ctx) is not post:
                     done = True
                     return Released()
@@ -209,7 +209,7 @@ class ProcessPool:
     # Both under the lock: a child that has gone on to the next job must not be stopped for the one before.
 
     def stop(self, ctx: Context, why: Stopping) -> None:
-        """Ask the handler of this run to stop by itself."""
+        """Request that the handler of this run stops by itself."""
         with self._lock:
             if (post := self._busy.get(ctx)) is not None and post.child is not None:
                 post.child.stop(why)

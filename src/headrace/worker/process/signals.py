@@ -24,12 +24,12 @@ _log = logging.getLogger("headrace.worker")
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
 ECHO_SECONDS = 0.3
-"""Seconds within which the same signal again is the same wish. `timeout` signals its child and then the child's whole
-group, systemd every process of a unit while their supervisor passes the signal on: nobody has lost patience there."""
+"""Seconds within which the same signal again is the same request. `timeout` signals its child and then the child's
+whole group, systemd every process of a unit while their supervisor passes the signal on."""
 
 
 class Signals:
-    """Which signals have come; called by the interpreter, not by the loop: a blocked loop cannot ignore them."""
+    """The signals that have come; called by the interpreter, not by the loop: a blocked loop cannot ignore them."""
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None], clock: Clock) -> None:
         """``first`` and ``second`` are called on the running loop."""
@@ -83,7 +83,7 @@ class _Answer(Signals):
 
     def _leave(self) -> None:
         for number, handler in self._before.items():
-            if signal.getsignal(number) is self:  # else somebody has taken it over
+            if signal.getsignal(number) is self:  # else the program has taken it over
                 signal.signal(number, handler)
 
     def _stop(self) -> None:
@@ -107,7 +107,7 @@ class _Answer(Signals):
 def answering(worker: Worker) -> AbstractContextManager[None]:
     """Stop this worker at a signal until the block ends."""
     if threading.current_thread() is not threading.main_thread():
-        return nullcontext()  # the interpreter calls handlers on the main thread, and takes them from nobody else
+        return nullcontext()  # the interpreter sets and calls handlers only on the main thread
     loop = asyncio.get_running_loop()
     for number in BOTH:
         here = signal.getsignal(number)
@@ -117,7 +117,7 @@ def answering(worker: Worker) -> AbstractContextManager[None]:
 
 
 def _is_free(number: signal.Signals) -> bool:
-    """Whether nobody answers this signal but Python itself, which ends the program, or has asyncio cancel it."""
+    """Whether only Python itself handles this signal: it ends the program, or has asyncio cancel it."""
     here = signal.getsignal(number)
     of_asyncio = isinstance(here, partial) and isinstance(getattr(here.func, "__self__", None), asyncio.Runner)
     return here in (signal.SIG_DFL, signal.default_int_handler) or of_asyncio

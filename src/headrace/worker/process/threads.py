@@ -26,7 +26,7 @@ class ThreadPool:
         self._threads = 0
 
     async def run(self, fn: Callable[[], T]) -> T:
-        """Call ``fn`` on a thread. A caller that is cancelled leaves it running: nobody can stop a thread."""
+        """Call ``fn`` on a thread. A caller that is cancelled leaves it running: a thread cannot be stopped."""
         loop = asyncio.get_running_loop()
         # An error is a value to the future: not every kind can be set on one.
         future: asyncio.Future[tuple[T, BaseException | None]] = loop.create_future()
@@ -51,12 +51,12 @@ class ThreadPool:
                 outcome: tuple[Any, BaseException | None] = (context.run(fn), None)
             except BaseException as raised:
                 outcome = None, raised
-            # Idle before the answer, so that whoever is woken by it finds this thread free.
+            # Idle before the result is set, so that the caller finds this thread free.
             self._idle.release()
             try:
                 loop.call_soon_threadsafe(_settle, future, outcome)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed: nothing waits any more
             del work, future, fn, context, outcome
 
 

@@ -224,7 +224,7 @@ async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: 
     steps = await lab.transactions.inserting([lab.job(dedup="k")], lab.now)
     [taken] = await lab.transactions.enlist(user).run(steps)
     blocked = asyncio.create_task(writer.decide(ended.id, actions.retry))
-    await until(lambda: bool(writer._acts._pumps))
+    await until(lambda: bool(writer._actions._pumps))
     for job in others:
         cancelled = await writer.decide(job.id, lambda job, now: actions.cancel(job, now, lab.rules))
         assert cancelled.status is Status.CANCELLED
@@ -245,7 +245,7 @@ async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab,
     await transaction.start()
     await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job(dedup="k")], lab.now))
     blocked = asyncio.create_task(writer.decide(ended.id, actions.retry))
-    await until(lambda: bool(writer._acts._pumps))
+    await until(lambda: bool(writer._actions._pumps))
     await transaction.rollback()
     assert not (await blocked).ended
     await writer.close()

@@ -1,1 +1,1 @@
-"""Commands of ``manage.py``; Django looks for them here. ``commands`` has them."""
+"""Commands of ``manage.py``, where Django finds them. ``commands`` has them."""
