@@ -166,11 +166,11 @@ class StatusPages:
         )
 
     async def retry(self, id: str, asked: EndpointRequest) -> EndpointResponse:
-        """Give a failed or cancelled job another go, with a new budget."""
+        """Retry a failed or cancelled job, with a new budget."""
         return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).retry(by=by))
 
     async def discard(self, id: str, asked: EndpointRequest) -> EndpointResponse:
-        """Put a completed or failed job away."""
+        """Discard a completed or failed job."""
         return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).discard(by=by))
 
     async def _acted(

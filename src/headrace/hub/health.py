@@ -85,8 +85,7 @@ class Vitals:
         return await asyncio.shield(self._asking)
 
     async def store_lost(self) -> StoreLost | None:
-        """Return why the store does not come back; None: it may. The store is probed when a loop has ended by
-        itself."""
+        """Return why the store does not come back; None: it may. It is probed when a loop has ended by itself."""
         if "failed" in self.of_loops().values():
             await self.store_answers()
         return self._lost

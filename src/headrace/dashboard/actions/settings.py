@@ -59,13 +59,13 @@ class SetRate(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 async def pause_queue(ask: PageRequest, told: Named) -> Done:
-    """Start none of its jobs."""
+    """Pause a queue: start none of its jobs."""
     await ask.app.queues.pause(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} is paused; what runs goes on.")
 
 
 async def resume_queue(ask: PageRequest, told: Named) -> Done:
-    """Start its jobs again."""
+    """Resume a queue: start its jobs again."""
     await ask.app.queues.resume(told.name, by=ask.viewer.name)
     return Done(told=f"Queue {told.name} goes on.")
 
@@ -78,7 +78,7 @@ async def set_queue(ask: PageRequest, told: SetQueue) -> Done:
 
 
 async def reset_queue(ask: PageRequest, told: Named) -> Done:
-    """Let the code say what holds."""
+    """Return to the settings in code."""
     await ask.app.queues.reset(told.name, by=ask.viewer.name)
     return Done(told=f"For queue {told.name} the code applies again.")
 
@@ -91,13 +91,13 @@ async def set_limit(ask: PageRequest, told: SetLimit) -> Done:
 
 
 async def reset_limit(ask: PageRequest, told: Named) -> Done:
-    """Let the code say what holds."""
+    """Return to the limits in code."""
     await ask.app.limits.reset(told.name, by=ask.viewer.name)
     return Done(told=f"For task {told.name} the code applies again.")
 
 
 async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
-    """Whether the rates are there: one that is not limits nothing, and may be a slip."""
+    """Check that the rates exist: an unknown rate limits nothing, and may be a typing error."""
     known = await ask.shared("rates", ask.app.rates.list)
     for name in told.rates or ():
         if name not in known:
@@ -106,7 +106,7 @@ async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
 
 
 async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
-    """Whether somebody knows the task, and the rates are there."""
+    """Check that the task is known, and that the rates exist."""
     if (strange := await strange_name(ask.app, "task", told.name)) is not None:
         raise ActionRefused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
     return await check_rates(ask, told)
@@ -199,19 +199,19 @@ async def edit_schedule(ask: PageRequest, told: SetSchedule) -> Done:
 
 
 async def pause_schedule(ask: PageRequest, told: Named) -> Done:
-    """Let it rest."""
+    """Pause a schedule."""
     await ask.app.schedules.pause(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is paused.")
 
 
 async def resume_schedule(ask: PageRequest, told: Named) -> Done:
-    """Let it fire again."""
+    """Resume a schedule."""
     await ask.app.schedules.resume(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} fires again.")
 
 
 async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
-    """Submit its job now."""
+    """Submit the job of a schedule now."""
     known = await ask.app.schedules.get(told.name)
     may_submit(ask, known.task, known.queue)
     handle = await ask.app.schedules.trigger(told.name, by=ask.viewer.name)
@@ -219,7 +219,7 @@ async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
 
 
 async def delete_schedule(ask: PageRequest, told: Named) -> Done:
-    """Remove it."""
+    """Delete a schedule."""
     await ask.app.schedules.delete(told.name, by=ask.viewer.name)
     return Done(told=f"Schedule {told.name} is deleted; its jobs stay.", go=ask.link("/schedules"))
 
@@ -234,7 +234,7 @@ class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 
 
 async def drain_worker(ask: PageRequest, told: OfWorker) -> Done:
-    """Have a worker finish what it has, and leave."""
+    """Have a worker finish its jobs, and stop."""
     row = next((one for one in await ask.app.workers.list() if one.info.id == told.id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
         raise ActionRefused(409, "This worker is part of a hub, and leaves with it.")

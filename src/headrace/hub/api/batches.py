@@ -111,7 +111,7 @@ async def get_batch(ask: OperationRequest) -> OperationReply:
 
 
 async def cancel_batch(ask: OperationRequest) -> OperationReply:
-    """Cancel those of its jobs that have not ended."""
+    """Cancel those jobs of a batch that have not ended."""
     handle = ask.hub.app.batches.handle((await _batch(ask)).id)
     live = await handle.cancel(by=ask.caller.name)
     return OperationReply(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))

@@ -78,7 +78,7 @@ async def list_jobs(ask: OperationRequest) -> OperationReply:
 
 
 async def count_jobs(ask: OperationRequest) -> OperationReply:
-    """How many jobs match. All of them are looked at, so it may take long for a ``text``."""
+    """Return how many jobs match. All of them are read, so a ``text`` may take long."""
     return OperationReply(JobCount(await ask.hub.app.jobs.count(**filters_in(ask, ask.query))))
 
 

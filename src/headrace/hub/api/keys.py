@@ -58,7 +58,7 @@ async def create(ask: OperationRequest) -> OperationReply:
 
 
 async def list_keys(ask: OperationRequest) -> OperationReply:
-    """Every key, also those that have expired."""
+    """Return every key, also expired ones."""
     return OperationReply(KeyList(await ask.hub.app.keys.list()))
 
 

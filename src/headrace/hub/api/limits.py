@@ -58,7 +58,7 @@ class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 
 
 async def list_limits(ask: OperationRequest) -> OperationReply:
-    """The limits of every limited task."""
+    """Return the limits of every limited task."""
     return OperationReply(Listed(tuple(await ask.hub.app.limits.list())))
 
 
@@ -80,7 +80,7 @@ async def set_limit(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_limit(ask: OperationRequest) -> OperationReply:
-    """Drop what was set while running."""
+    """Drop the limits that were set while running."""
     await ask.hub.app.limits.reset(ask.path["task"], by=ask.caller.name)
     return OperationReply(await _limit(ask.hub.app, ask.path["task"]))
 
@@ -124,7 +124,7 @@ async def set_rate(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_rate(ask: OperationRequest) -> OperationReply:
-    """Drop what was set of a rate while running; what the code says of it is left."""
+    """Drop the rate that was set while running; the rate in code remains."""
     await ask.hub.app.rates.reset(ask.path["name"], by=ask.caller.name)
     rate = (await ask.hub.app.rates.list()).get(ask.path["name"])
     return OperationReply(status=204) if rate is None else OperationReply(_rate(ask.path["name"], rate))

@@ -69,13 +69,13 @@ async def get_queue(ask: OperationRequest) -> OperationReply:
 
 
 async def pause_queue(ask: OperationRequest) -> OperationReply:
-    """Start none of its jobs any more."""
+    """Pause a queue: start none of its jobs."""
     await ask.hub.app.queues.pause(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
 
 async def resume_queue(ask: OperationRequest) -> OperationReply:
-    """Start its jobs again."""
+    """Resume a queue: start its jobs again."""
     await ask.hub.app.queues.resume(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
@@ -88,13 +88,13 @@ async def set_queue(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_queue(ask: OperationRequest) -> OperationReply:
-    """Drop what was set while running."""
+    """Drop the settings that were made while running."""
     await ask.hub.app.queues.reset(ask.path["name"], by=ask.caller.name)
     return OperationReply(await _view(ask.hub.app, ask.path["name"]))
 
 
 async def forget_queue(ask: OperationRequest) -> OperationReply:
-    """Delete its stored settings."""
+    """Delete the stored settings of a queue."""
     await ask.hub.app.queues.forget(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 

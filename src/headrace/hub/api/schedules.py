@@ -91,12 +91,12 @@ class Triggered(msgspec.Struct, frozen=True):
 
 
 async def list_schedules(ask: OperationRequest) -> OperationReply:
-    """Every schedule."""
+    """Return every schedule."""
     return OperationReply(Listed(tuple(await ask.hub.app.schedules.list())))
 
 
 async def get_schedule(ask: OperationRequest) -> OperationReply:
-    """One schedule."""
+    """Return one schedule."""
     return OperationReply(await ask.hub.app.schedules.get(ask.path["name"]))
 
 
@@ -114,23 +114,23 @@ async def put_schedule(ask: OperationRequest) -> OperationReply:
 
 
 async def delete_schedule(ask: OperationRequest) -> OperationReply:
-    """Remove a schedule."""
+    """Delete a schedule."""
     await ask.hub.app.schedules.delete(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
 
 async def pause_schedule(ask: OperationRequest) -> OperationReply:
-    """Let it rest."""
+    """Pause a schedule."""
     return OperationReply(await ask.hub.app.schedules.pause(ask.path["name"], by=ask.caller.name))
 
 
 async def resume_schedule(ask: OperationRequest) -> OperationReply:
-    """Let it fire again."""
+    """Resume a schedule."""
     return OperationReply(await ask.hub.app.schedules.resume(ask.path["name"], by=ask.caller.name))
 
 
 async def trigger_schedule(ask: OperationRequest) -> OperationReply:
-    """Submit its job now."""
+    """Submit the job of a schedule now."""
     known = await ask.hub.app.schedules.get(ask.path["name"])
     may_submit(ask, known.task, known.queue)
     handle = await ask.hub.app.schedules.trigger(ask.path["name"], by=ask.caller.name)

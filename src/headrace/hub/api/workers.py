@@ -108,7 +108,7 @@ class WorkerExplanation(msgspec.Struct, frozen=True):
 
 
 async def list_workers(ask: OperationRequest) -> OperationReply:
-    """Every worker."""
+    """Return every worker."""
     return OperationReply(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers.list()))))
 
 
@@ -122,7 +122,7 @@ async def get_worker(ask: OperationRequest) -> OperationReply:
 
 
 async def explain_worker(ask: OperationRequest) -> OperationReply:
-    """Why a worker is given jobs, or none."""
+    """Return why a worker gets jobs, or none."""
     told = await ask.hub.app.workers.explain(_id(ask))
     return OperationReply(WorkerExplanation(str(told), told.facts))
 

@@ -180,7 +180,7 @@ class Authenticator:
         return LOCAL
 
     def holder_of(self, prefix: str) -> tuple[Caller, str] | None:
-        """Return the caller of the key with this prefix, and the key's digest: a session is valid as long as both are
+        """Return the caller of the key with this prefix, and its digest: a session is valid while both are
         unchanged."""
         holder = None if self._deaf else self._holders.get(prefix)
         if holder is None or holder.caller.has_expired(self._app.host.clock.now()):
@@ -303,7 +303,7 @@ class Authenticator:
             self._use.clear()
             while self._used:
                 name = self._used.pop()
-                with suppress(HeadraceError):  # it is noted another time
+                with suppress(HeadraceError):  # it is stored another time
                     await note_key_use(self._app, name)
 
 

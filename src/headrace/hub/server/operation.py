@@ -65,7 +65,7 @@ class Operation:
     """In Starlette's form, ``/api/jobs/{id}``."""
     summary: str
     scope: Scope | None
-    """None: everybody, even without a key."""
+    """None: no key is needed."""
     bounded: Bounded = "operator"
     do: Do
     query: type[msgspec.Struct] | None = None
@@ -87,15 +87,14 @@ class Operation:
     gives: Mapping[int, Any] = field(default_factory=dict)
     """Its successful replies: status → the type of the document (None: no body; a string: another media type)."""
     refuses: tuple[int, ...] = ()
-    """The statuses of problems that only some operations reply with: 404, 409, 410, 422. Every operation has the
-    others."""
+    """The statuses of problems that only some operations have: 404, 409, 410, 422. Every operation has the others."""
     example: Any = None
     """A valid body."""
     answered: Any = None
     """The reply to the example."""
     path_examples: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
-    """It may take long: a stream, or a wait."""
+    """It may take long: it streams or waits."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))
