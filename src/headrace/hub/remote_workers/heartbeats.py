@@ -1,4 +1,4 @@
-"""Beats for workers behind this hub: one write for all that were heard, and what each must know."""
+"""Beats for workers behind this hub: one write for all that were heard, and the reply to each."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["Beats"]
 _log = logging.getLogger("headrace.hub")
 
 MIN_BEAT_SECONDS = 0.5
-"""Seconds between two beats, at least, while workers wait for an answer."""
+"""Minimum of seconds between two beats, while workers wait for a reply."""
 _BEATS_PER_SILENCE = 2
 """Beats of this hub in the time in which a worker is to be heard once."""
 _TICK_SECONDS = 0.5
-"""Seconds between two looks at the clock for jobs that run out of time."""
+"""Seconds between two checks for jobs that run out of time."""
 _PAGE_JOBS = 200
 
 
 class Beats:
-    """Beats for those whom this hub has heard since it last did."""
+    """Beats for the workers that this hub has heard since its last beat."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -48,7 +48,7 @@ class Beats:
         self._beating = asyncio.Lock()
         self._cancelled: set[UUID] = set()
         self._settings_rev: int | None = None
-        """Of the settings, as the last beat was told."""
+        """The rev of the settings in the reply to the last beat."""
 
     @property
     def every(self) -> float:
@@ -58,14 +58,14 @@ class Beats:
     # -- from outside
 
     async def ask(self, worker: RemoteWorker) -> HeartbeatAcknowledged:
-        """The answer to a heartbeat: that of the store to the next beat."""
+        """Return the reply to a heartbeat: that of the store to the next beat."""
         future: asyncio.Future[HeartbeatAcknowledged] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(worker, []).append(future)
         self._wake.set()
         return await future
 
     def cancelled(self, names: Sequence[str]) -> None:
-        """A cancel of these jobs may have been requested."""
+        """Note that a cancel of these jobs may have been requested."""
         if not names:
             self._cancelled.update(job for worker in self._fleet.workers.values() for job in worker.held)
         for name in names:
@@ -74,7 +74,7 @@ class Beats:
         self._wake.set()
 
     def hear(self, worker: RemoteWorker) -> None:
-        """Note a sign of life; beat soon if the next beat comes too late for one that was cut off from another hub."""
+        """Note a sign of life; beat soon if the next beat comes too late for a worker that another hub has lost."""
         now, fleet = self._fleet.monotonic(), self._fleet
         if (
             worker.parted
@@ -84,29 +84,29 @@ class Beats:
         worker.hear(now)
 
     def soon(self, worker: RemoteWorker) -> None:
-        """Beat for this worker as if it had asked for it."""
+        """Beat for this worker as if it had sent a heartbeat."""
         self._asked.setdefault(worker, [])
         self._wake.set()
 
     async def part(self, worker: RemoteWorker) -> None:
-        """Put on record that a worker was cut off here, unless it was heard since, or others speak for it as well."""
+        """Record that a worker was cut off here, unless it was heard since, or has another connection."""
         async with self._beating:
             fleet, number = self._fleet, worker.voice.number
             if worker.parted and number is not None and worker.voice.is_sole(fleet.monotonic(), self.every):
                 await fleet.parting.record(worker.id, number, fleet.parting.patience)
 
     def wake(self) -> None:
-        """Look at once at what is looked at now and then."""
+        """Check at once what is otherwise checked now and then."""
         self._wake.set()
 
     async def look(self, *workers: RemoteWorker) -> None:
-        """See what the store gives to these."""
+        """Read what the store gives to these workers."""
         await self._given(workers)
 
     # -- the loop
 
     async def run(self) -> None:
-        """Beat as often as is needed, and tell who must stop."""
+        """Beat as often as is needed, and notify workers of jobs that they must stop."""
         host = self._fleet.session.host
         last, tick = self._fleet.monotonic(), min(_TICK_SECONDS, self.every / 4)
         while True:
@@ -134,7 +134,7 @@ class Beats:
                 await host.sleep(tick)
 
     async def beat(self) -> None:
-        """One beat for all that were heard since the last one."""
+        """Beat once for all that were heard since the last beat."""
         async with self._beating:
             asked, self._asked = self._asked, {}
             try:
@@ -197,7 +197,7 @@ class Beats:
             self._fleet.sums.refused()
 
     def _beat_of(self, worker: RemoteWorker, given: Iterable[UUID]) -> Beat:
-        """What the worker holds: by its own word, if that is new enough, and otherwise all that the store gives it.
+        """Return what the worker holds: by its own list, if that is new enough, otherwise all that the store gives it.
 
         Only jobs that were assigned two beats ago are missed if they are not named. A word that is younger than that
         cannot leave out one that was assigned since.
@@ -221,7 +221,7 @@ class Beats:
     # -- what the store gives
 
     async def _given(self, workers: Sequence[RemoteWorker]) -> dict[UUID, set[UUID]]:
-        """The jobs that the store gives to each of these; what is known of them here is brought up to date."""
+        """Return the jobs that the store gives to each of these workers; update what is known of them here."""
         fleet, since = self._fleet, self._fleet.monotonic()
         records, now = fleet.session.engine.records, fleet.session.host.clock.now()
         by_id, given = {one.id: one for one in workers}, {one.id: set[UUID]() for one in workers}
@@ -248,7 +248,7 @@ class Beats:
     # -- what they must know
 
     def buried(self, held: tuple[UUID, ...]) -> HeartbeatAcknowledged:
-        """What a worker is told that was declared dead: all that it has is lost."""
+        """Return the reply to a worker that was declared dead: all that it has is lost."""
         now = self._fleet.session.host.clock.now()
         return HeartbeatAcknowledged(next_heartbeat_expected=now, cancel=(), lost=held, registered=False)
 
@@ -264,7 +264,7 @@ class Beats:
         )
 
     def _tell(self, worker: RemoteWorker) -> None:
-        """Tell a worker that can be told which of its jobs it must stop, once."""
+        """Notify a worker that has a connection of the jobs that it must stop, once."""
         for id, held in worker.held.items():
             reason = held.must_stop
             if reason is not None and not held.told_to_stop and worker.line is not None:
@@ -288,7 +288,7 @@ class Beats:
                 self._tell(worker)
 
     def _forget(self) -> None:
-        """Forget those who are not heard of here any more: they are dead, or behind another hub."""
+        """Forget workers that are not heard here any more: they are dead, or behind another hub."""
         now, lease = self._fleet.monotonic(), self._fleet.lease
         for worker in list(self._fleet.workers.values()):
             gone = worker.line is None and not self._fleet.claims.waits(worker)

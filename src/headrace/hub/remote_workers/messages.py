@@ -1,4 +1,4 @@
-"""What workers say to a hub, and what they hear: the types of the messages, the same over HTTP and over a socket.
+"""Messages between workers and a hub: their types, the same over HTTP and over a socket.
 
 The words are those of the EmProps page, so that a worker written from it is understood.
 """
@@ -105,7 +105,7 @@ class Heartbeat(_Said, frozen=True, kw_only=True):
     worker_id: Name | UnsetType = UNSET
     token: Signed | UnsetType = UNSET
     held: Annotated[tuple[UUID, ...], Meta(max_length=10_000)] | UnsetType = UNSET
-    """All jobs that it has; one that two heartbeats do not name goes to somebody else. Left out: whatever it was
+    """All jobs that it has; one that two heartbeats do not name is given to another worker. Left out: all that it was
     given."""
     load: Load | UnsetType = UNSET
     state: Literal["running", "draining"] | UnsetType = UNSET
@@ -143,7 +143,7 @@ class UpdateJobProgress(OfJob, frozen=True, kw_only=True):
     current_step: str | UnsetType | None = UNSET
     estimated_completion: Moment | UnsetType | None = UNSET
     connector_details: dict[str, Any] | UnsetType | None = UNSET
-    """Whatever else there is to tell, up to 16 KiB as JSON."""
+    """Any other details, up to 16 KiB as JSON."""
 
 
 class LogLineBody(_Said, frozen=True, kw_only=True):
@@ -243,7 +243,7 @@ class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     claim_timeout: int
     """Milliseconds within which it must be accepted."""
     estimated_processing_time: float | None
-    """Seconds, as it usually takes; null: nothing tells."""
+    """Seconds that it usually takes; null: not known."""
     attempt: int
     """The how many-th it will be."""
     lease: str

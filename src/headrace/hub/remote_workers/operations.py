@@ -1,4 +1,4 @@
-"""The table of what workers say: operations over HTTP, messages of a socket, scopes and tests are made from it."""
+"""The table of messages of workers: operations over HTTP, messages of a socket, scopes and tests are made from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["OPERATIONS", "WORK", "WorkMessage"]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkMessage:
-    """One message of workers: what it is called, what it holds, what it is answered with, and what does it."""
+    """One message of workers: its name, its fields, its reply, and the function that serves it."""
 
     summary: str
     bounded: Bounded = "leased"
@@ -33,11 +33,11 @@ class WorkMessage:
     answered: Mapping[str, Any]
     refuses: tuple[int, ...] = (404, 409)
     waits: bool = False
-    """It may take long: who leaves meanwhile is noticed."""
+    """It may take long: a client that leaves meanwhile is noticed."""
 
     @property
     def name(self) -> str:
-        """What a socket and a path call it: the name of what does it."""
+        """Its name in a socket and in a path: that of the function."""
         return str(getattr(self.do, "__name__", ""))
 
 
@@ -245,7 +245,7 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(409, 410),
     ),
 )
-"""All that a worker may say: over a socket in a message of this name, over HTTP to a path of this name."""
+"""All messages of workers: over a socket in a message of this name, over HTTP to a path of this name."""
 
 
 def _operation(message: WorkMessage) -> Operation:
@@ -266,7 +266,7 @@ def _operation(message: WorkMessage) -> Operation:
 
 
 async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
-    """A message that came as a request."""
+    """Serve a message that came as a request."""
     peer = Peer(ask.hub, ask.caller)
     forget: Callable[[], None] | None = None
     leaving: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""What workers say of their jobs while they have them: accepting, preparing, starting, how far they are."""
+"""Messages of workers about their jobs while they hold them: accepting, preparing, starting, progress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def _held(peer: Peer, given: OfJob) -> HeldJob:
 
 
 async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
-    """Take a job that was offered; one that was taken before is answered alike."""
+    """Take an offered job; a repeat gets the same reply."""
     held = await _held(peer, given)
     rules = held.writer.engine.rules
 
@@ -54,7 +54,7 @@ def _accepted(job: Job) -> JobAccepted:
 
 
 async def start_job(peer: Peer, given: StartJob) -> JobStarted:
-    """Have the start on record."""
+    """Record the start."""
     held = await _held(peer, given)
     async with held.lock:
         job = await held.started()
@@ -62,7 +62,7 @@ async def start_job(peer: Peer, given: StartJob) -> JobStarted:
 
 
 async def update_job_progress(peer: Peer, given: UpdateJobProgress) -> ProgressAcknowledged:
-    """Have it on record how far the job is, and say whether it must stop."""
+    """Record the progress of the job, and return whether it must stop."""
     report = progress_of(given)
     held = await _held(peer, given)
     await held.report(report)
@@ -71,7 +71,7 @@ async def update_job_progress(peer: Peer, given: UpdateJobProgress) -> ProgressA
 
 
 def progress_of(given: UpdateJobProgress) -> Progress:
-    """The report in a message, checked as that of a handler is.
+    """Return the report in a message, checked like that of a handler.
 
     :raises ConfigError: the details are too large, or have a number that is
     """
