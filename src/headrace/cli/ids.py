@@ -36,7 +36,7 @@ MIN_PREFIX_CHARACTERS = 4
 
 
 class NoSuchJob(click.ClickException):
-    """No job's id begins or ends so."""
+    """No job has an id that begins or ends like this."""
 
     exit_code = NOT_FOUND
 
@@ -45,7 +45,7 @@ class NoSuchJob(click.ClickException):
 
 
 class NoSuchBatch(click.ClickException):
-    """Neither a batch nor a job fits."""
+    """Neither a batch nor a job matches."""
 
     exit_code = NOT_FOUND
 
@@ -57,7 +57,7 @@ class NoSuchBatch(click.ClickException):
 
 
 class NoSuchWorker(click.ClickException):
-    """No worker's id begins or ends so."""
+    """No worker has an id that begins or ends like this."""
 
     exit_code = NOT_FOUND
 
@@ -68,7 +68,7 @@ class NoSuchWorker(click.ClickException):
 
 
 class NoSuchFailure(click.ClickException):
-    """No failure's fingerprint begins so."""
+    """No failure has a fingerprint that begins like this."""
 
     exit_code = NOT_FOUND
 
@@ -86,7 +86,7 @@ class NotInBatch(click.ClickException):
 
 
 async def resolve(app: App, text: str) -> UUID:
-    """The id that is meant.
+    """Return the id that is meant.
 
     :raises NoSuchJob: nothing fits.
     :raises click.UsageError: it is no id, or fits several jobs.
@@ -115,7 +115,7 @@ async def resolve(app: App, text: str) -> UUID:
 
 
 async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
-    """All jobs that match, page by page."""
+    """Yield all jobs that match, page by page."""
     cursor: str | None = None
     while True:
         page = await app.jobs.list(**filters, limit=200, cursor=cursor)
@@ -127,7 +127,7 @@ async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
 
 
 async def resolve_batch(app: App, text: str) -> UUID:
-    """The batch that is meant: by its own id, or by that of one of its jobs, which may be cut.
+    """Return the batch that is meant: by its own id, or by that of one of its jobs, which may be cut.
 
     :raises NoSuchBatch, NotInBatch: nothing fits, or a job that is in no batch.
     :raises click.UsageError: it is no id, or fits several jobs.
@@ -138,14 +138,14 @@ async def resolve_batch(app: App, text: str) -> UUID:
         raise NoSuchBatch(text) from None
     [job] = await app.jobs.get_many([id])
     if job is None:
-        return id  # whoever looks for the batch says whether there is one
+        return id  # the caller that reads the batch reports whether there is one
     if job.batch is None:
         raise NotInBatch(id)
     return job.batch
 
 
 async def resolve_worker(app: App, text: str) -> UUID:
-    """The worker that is meant, by its id, by the first or last digits of it, or by what it calls itself.
+    """Return the worker that is meant, by its id, by the first or last digits of it, or by its name.
 
     Of several registrations under one name those that are alive are meant.
 
@@ -167,7 +167,7 @@ async def resolve_worker(app: App, text: str) -> UUID:
 
 
 async def resolve_fingerprint(app: App, text: str) -> str:
-    """The fingerprint that is meant, by its first digits.
+    """Return the fingerprint that is meant, by its first digits.
 
     :raises NoSuchFailure: nothing fits.
     :raises click.UsageError: it is none, or fits several.
@@ -189,7 +189,7 @@ async def resolve_fingerprint(app: App, text: str) -> str:
 
 
 async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters with whole ids in them.
+    """Return the filters with whole ids in them.
 
     :raises click.UsageError: ``root`` is a job that has a parent itself
     """
@@ -213,7 +213,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     if "root" in found:
         [job] = await app.jobs.get_many([found["root"]])
         if job is not None and job.root is not None:
-            # Its root in its stead would be the kind of help that cancels more than was meant.
+            # Its root in its place would cancel more than was meant.
             raise click.UsageError(
                 f"job {job.id} has a parent, so nothing has it as root: say --root {job.root} for its whole family, "
                 f"or --parent {job.id} for its children"
@@ -222,7 +222,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moment_of(when: datetime | float, now: datetime) -> datetime:
-    """A moment that is given as such, or as how long ago it was."""
+    """Return a moment that is given as such, or as how long ago it was."""
     return when if isinstance(when, datetime) else now - timedelta(seconds=when)
 
 
@@ -239,5 +239,5 @@ def check_range(
 
 
 def given(**chosen: Any) -> dict[str, Any]:
-    """The filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
+    """Return the filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
     return {name: value for name, value in chosen.items() if value is not None and value is not False and value != ()}

@@ -28,11 +28,11 @@ __all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "opened", "whose_
 T = TypeVar("T")
 
 USER = "cli"
-"""Who acted, where this machine has no name for them."""
+"""The name in the audit, where this machine has no name for the user."""
 
 
 def choose(state: State) -> tuple[App, str | None]:
-    """The App to use and the URL that overrides its own.
+    """Return the App to use and the URL that overrides its own.
 
     ``--app`` wins; ``--url`` alone imports nobody's code; without flags the settings name an app, a URL, or neither.
     """
@@ -51,7 +51,7 @@ def choose(state: State) -> tuple[App, str | None]:
 
 
 def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, creates: bool = False) -> T:
-    """Open the chosen App, await the work with it, close it; the work's answer.
+    """Open the chosen App, await the work with it, close it; return the result of the work.
 
     A command that only looks makes no store (``creates``): a mistyped name must not look like an empty one.
     """
@@ -64,10 +64,10 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
 
 
 def me() -> str:
-    """Who types, for the audit trails of jobs and settings: you, on this machine."""
+    """Return the user of this machine, for the audit of jobs and settings."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"[: defaults.MAX_NOTE_CHARACTERS]
-    except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
+    except (OSError, KeyError, ImportError):  # this machine has no name for the user
         return USER
 
 
@@ -79,7 +79,8 @@ class _Logged(logging.Handler):
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; of what is logged only that nobody meets a requirement: else nobody says so."""
+    """Show warnings as one line each; of the log only that no worker meets a requirement, which is said nowhere
+    else."""
     logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
@@ -104,7 +105,7 @@ class StoreUnusable(click.ClickException):
 
 
 def missing(app: App) -> str:
-    """That there is no store, and who says where it should be."""
+    """Return the error that there is no store, with the origin of its URL."""
     from headrace.engines.connect import redact
 
     where, whose = redact(app.settings.url), whose_url(app)
@@ -113,7 +114,7 @@ def missing(app: App) -> str:
 
 
 def whose_url(app: App) -> str:
-    """Where the URL comes from, and what it wins over."""
+    """Return where the URL comes from, and what it overrides."""
     from headrace.config import OVERRIDE
 
     won, others = app._url_source()
@@ -123,7 +124,8 @@ def whose_url(app: App) -> str:
 
 @asynccontextmanager
 async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
-    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
+    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened has an exit code of its
+    own."""
     app._new_engine()
     try:
         if not creates and not await app.store.exists():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["batch", "batches"]
 
 POLL_SECONDS = 0.5
-"""Seconds between two looks at how far it is."""
+"""Seconds between two polls of its progress."""
 
 Viewer: TypeAlias = "Callable[[Batch], None]"
 
@@ -110,7 +110,8 @@ def batches(state: State, limit: int, cursor: str | None) -> None:
 
 
 async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch], timeout: float | None) -> int:
-    """Show the batch whenever it has changed, until it has ended, and keep the last in ``seen``; the exit code."""
+    """Show the batch whenever it has changed, until it has ended, and keep the last in ``seen``; return the exit
+    code."""
     waiting = asyncio.create_task(handle.wait(timeout=timeout))
     try:
         with _viewer(app, state) as see:
@@ -133,7 +134,7 @@ async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch]
 
 @contextmanager
 def _viewer(app: App, state: State) -> Iterator[Viewer]:
-    """The way of showing that fits who is looking: JSON lines, plain lines, or a bar that moves."""
+    """Return the viewer that fits the reader: JSON lines, plain lines, or a bar that moves."""
     if state.json:
         yield line
         return

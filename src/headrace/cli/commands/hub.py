@@ -186,7 +186,7 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
         with on_signals(stop, server.stop) as signals:
             serving = await start(server, listener, teller)
             await serving
-        if server.lost is not None:  # whoever supervises it should start it anew, once there is a store
+        if server.lost is not None:  # its supervisor should start it anew, once there is a store
             if not logs.has_told(server.lost):
                 raise server.lost
             return code_of(server.lost)
@@ -195,7 +195,7 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
 
 
 def hub_options(flags: dict[str, Any]) -> HubOptions:
-    """The settings of the hub that the flags ask for."""
+    """Return the settings of the hub, by the flags."""
     from headrace.hub import HubOptions
 
     root = flags["root_path"].rstrip("/")
@@ -223,7 +223,7 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
 
 
 def set_up(state: State, log_format: str | None) -> Teller:
-    """How this command says what it does."""
+    """Set up the output of this command."""
     from headrace.cli.process.log_output import Teller
     from headrace.config import Settings
 
@@ -232,7 +232,7 @@ def set_up(state: State, log_format: str | None) -> Teller:
 
 
 def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
-    """A hub that is ready to serve, and where it listens.
+    """Return a hub that is ready to serve, and where it listens.
 
     :raises BadAddress: it cannot be served there
     """
@@ -254,7 +254,7 @@ def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
 
 
 async def start(server: HubServer, listener: socket.socket, teller: Teller) -> asyncio.Task[None]:
-    """Serve from now on, and say where; the serving, which ends when it is stopped."""
+    """Serve from now on, and print where; return the serving, which ends when it is stopped."""
     from headrace.engines.connect import redact
 
     app, options = server.hub.app, server.hub.options
@@ -273,7 +273,7 @@ async def start(server: HubServer, listener: socket.socket, teller: Teller) -> a
 
 
 def under_way(hub: Hub, grace: float, running: int = 0) -> str:
-    """What is waited for, in words; ``running``: jobs."""
+    """Return what is waited for, in words; ``running``: jobs."""
     left = [counted(sum(hub.access.open.values()), "request"), counted(running, "job")]
     awaited = " and ".join(one for one in left if not one.startswith("0 "))
     return f": {awaited} under way, at most {grace:g} s; once more to stop at once" if awaited else ""

@@ -63,7 +63,7 @@ def jobs(state: State, limit: int, cursor: str | None, whole: bool, only_count: 
 
 
 async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None) -> Page[Job]:
-    """A page that is full, if there is as much: by text, one that App.jobs gives may be short."""
+    """Return a full page, if there are as many jobs: by text, one that App.jobs gives may be short."""
     from headrace.core.query import Page
 
     items: tuple[Job, ...] = ()

@@ -77,7 +77,7 @@ def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
 
 
 def _told(key: ApiKey) -> str:
-    """What it may do, and where it is bound."""
+    """Return what it may do, and its bounds."""
     bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
     told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
     pairs = () if key.profiles is None else (f"{key.profiles} pairs of task and requirements",)

@@ -73,7 +73,7 @@ def charts(
 
 
 def view(found: Charts, columns: int) -> RenderableType:
-    """The table for a terminal of so many columns, and what its numbers are."""
+    """Return the table for a terminal of so many columns, and what its numbers are."""
     from rich.console import Group
 
     from headrace.cli.output.jobs import table
@@ -110,7 +110,7 @@ def view(found: Charts, columns: int) -> RenderableType:
 
 
 def _line(series: Series, found: Charts, wide: timedelta) -> str:
-    """A bar for each span of time; what is kept by longer ones only is shown where they begin."""
+    """Return a bar for each span of time; what is kept by longer ones only is shown where they begin."""
     counts = [0] * -(-(found.until - found.since) // wide)
     for point in series.points:
         counts[max(0, (point.at - found.since) // wide)] += sum(getattr(point, name) for name in _ATTEMPTS)

@@ -98,7 +98,7 @@ def _options(
     requires: tuple[str, ...] = (),
     **others: Any,
 ) -> dict[str, Any]:
-    """The flags that were given, as JobOptions."""
+    """Return the flags that were given, as JobOptions."""
     if others.get("delay") is not None and others.get("not_before") is not None:
         raise click.UsageError("--delay and --not-before exclude each other")
     first, last = others.get("not_before"), others.get("not_after")
@@ -231,7 +231,7 @@ async def _print_result(handle: JobHandle[Any], state: State) -> int:
 
 
 async def _explain_silence(app: App, handle: JobHandle[Any]) -> None:
-    """Tell the waiting person once why the job does not start."""
+    """Explain to the waiting person once why the job does not start."""
     await asyncio.sleep(SILENCE_SECONDS)
     job = await handle.refresh()
     if not job.held and not job.ended:

@@ -50,7 +50,7 @@ async def _list(app: App, state: State) -> None:
 
 
 def _view(found: Sequence[Webhook], now: datetime) -> Text:
-    """A block for each: which it is, what it is told of, where it leads, and why it is off."""
+    """Return a block for each: its id, its events, its address, and why it is off."""
     from headrace.cli.output.text import Text
     from headrace.cli.output.words import ago
 
@@ -64,7 +64,7 @@ def _view(found: Sequence[Webhook], now: datetime) -> Text:
 
 
 def _told_of(one: Webhook) -> str:
-    """What it is told of, and of which jobs."""
+    """Return its events, and the bounds of its jobs."""
     groups = {events: name for name, events in GROUPS.items() if name != "ended"}
     bounds = {"tasks": one.tasks, "queues": one.queues, "customer": (one.customer,) if one.customer else ()}
     told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
@@ -72,7 +72,7 @@ def _told_of(one: Webhook) -> str:
 
 
 async def _meant(app: App, name: str) -> str:
-    """The id that this is, or begins; :raises UnknownWebhook: that of none, or of several"""
+    """Return the id that this is, or begins; :raises UnknownWebhook: it is that of none, or of several"""
     ids = [one.id for one in await app.webhooks.list() if one.id.startswith(name)]
     return ids[0] if len(ids) == 1 and len(name) > len("wh_") else name
 
