@@ -133,8 +133,7 @@ def moment(value: str) -> datetime:
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep a shared flag; one that is not given changes nothing, so that `headrace --json jobs` equals `headrace jobs
-    --json`."""
+    """Keep a shared flag that is given: so `headrace --json jobs` equals `headrace jobs --json`."""
     if value not in (None, False):
         setattr(ctx.ensure_object(State), str(param.name), value)
 

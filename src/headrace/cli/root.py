@@ -66,7 +66,7 @@ def _listed() -> dict[str, str]:
 
 
 class Root(click.Group):
-    """A group whose commands return exit codes and raise headrace's errors."""
+    """A group with commands that return exit codes and raise headrace's errors."""
 
     def main(  # type: ignore[override]  # click's overloads tell by standalone_mode whether it returns
         self,

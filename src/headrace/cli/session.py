@@ -34,7 +34,7 @@ USER = "cli"
 def choose(state: State) -> tuple[App, str | None]:
     """Return the App to use and the URL that overrides its own.
 
-    ``--app`` wins; ``--url`` alone imports nobody's code; without flags the settings name an app, a URL, or neither.
+    ``--app`` wins; ``--url`` alone imports no code; without flags the settings name an app, a URL, or neither.
     """
     from headrace.app import App
     from headrace.config import Settings
@@ -79,8 +79,7 @@ class _Logged(logging.Handler):
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; of the log only that no worker meets a requirement, which is said nowhere
-    else."""
+    """Show warnings as one line each; of the log only that no worker meets a requirement."""
     logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
@@ -124,8 +123,7 @@ def whose_url(app: App) -> str:
 
 @asynccontextmanager
 async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
-    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened has an exit code of its
-    own."""
+    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened has its own exit code."""
     app._new_engine()
     try:
         if not creates and not await app.store.exists():

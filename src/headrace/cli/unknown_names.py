@@ -30,7 +30,7 @@ async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> 
 async def check_task(app: App, name: str) -> None:
     """Refuse a task that neither an App with tasks nor any worker of its store knows: its job would wait for ever.
 
-    Without such an App nobody here can tell a slip from the task of a service that is yet to start.
+    Without such an App a typing error cannot be distinguished from the task of a service that is yet to start.
 
     :raises UnknownTask: with what may have been meant
     """

@@ -27,8 +27,7 @@ _log = logging.getLogger("headrace.hub")
 PROBE_TIMEOUT_SECONDS = 2.0
 """Seconds that the store may take to reply to a probe."""
 WRITE_WAIT_SECONDS, WRITE_TIMEOUT_SECONDS = 0.5, 20.0
-"""Seconds that a probe waits for a write, and that the write may take: others write, too, and waiting for them makes a
-hub no less ready."""
+"""Seconds that a probe waits for a write, and that it may take: waiting for other writers makes a hub no less ready."""
 PROBE_CACHE_SECONDS = 1.0
 """Seconds for which the result of a probe is cached, since anyone may probe, which must not load the store."""
 

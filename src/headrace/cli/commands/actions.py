@@ -108,7 +108,7 @@ async def _named(app: App, action: Action, name: str) -> Verdict:
 async def confirm(verb: Verb, count: int, yes: bool) -> None:
     """Wait for a confirmation before an action on several jobs.
 
-    :raises click.UsageError: there is nobody to ask
+    :raises click.UsageError: there is no person to confirm
     :raises click.exceptions.Exit: the answer is no
     """
     if yes:

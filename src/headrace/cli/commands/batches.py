@@ -110,8 +110,7 @@ def batches(state: State, limit: int, cursor: str | None) -> None:
 
 
 async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch], timeout: float | None) -> int:
-    """Show the batch whenever it has changed, until it has ended, and keep the last in ``seen``; return the exit
-    code."""
+    """Show every change of the batch until it has ended, and keep the last in ``seen``; return the exit code."""
     waiting = asyncio.create_task(handle.wait(timeout=timeout))
     try:
         with _viewer(app, state) as see:

@@ -99,7 +99,7 @@ def view(found: Charts, columns: int) -> RenderableType:
             _times(total.running),
             Text(_line(series, found, wide), "cyan"),
         )
-    # Queue and task tell the lines apart, so they stay.
+    # Queue and task distinguish the lines, so they stay.
     fitted = Fitted(made, spare=("retried", "attempts", "waited")).at(columns)
     shown = [str(column.header) for column in fitted.columns]
     legend = f"{told(found.since)} to {told(found.until)}"

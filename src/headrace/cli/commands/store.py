@@ -58,7 +58,7 @@ def migrate(state: State, plan: bool) -> None:
     import asyncio
     from contextlib import nullcontext
 
-    # An App whose store needs a migration cannot be opened, so this one command works on a closed one.
+    # An App with a store that needs a migration cannot be opened, so this one command works on a closed one.
     app, url = choose(state)
     with app.override(url=url) if url else nullcontext():
         app._new_engine()

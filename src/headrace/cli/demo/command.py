@@ -100,8 +100,7 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
 
 @asynccontextmanager
 async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
-    """Serve the dashboard meanwhile and yield its address; None: it is not installed, or the demo is too short for
-    it."""
+    """Serve the dashboard meanwhile and yield its address; None: it is not installed, or the demo is too short."""
     if not wanted:
         yield None
         return

@@ -141,8 +141,7 @@ def caption(task: Any) -> str:
 def picture(
     seen: Moment, rounds: Sequence[Scenario], happened: Sequence[Happening], below: Sequence[str], height: int
 ) -> RenderableType:
-    """Return the screen: counts, a line for each task, the newest of what happened, and hints; at most as high as the
-    terminal."""
+    """Return counts, a line for each task, the newest of what happened, and hints; at most as high as the terminal."""
     ends = "".join(f", {seen.statuses.get(status, 0)} {status}" for status in ENDS)
     live = sum(count for status, count in seen.statuses.items() if status not in ENDED)
     head = Text.assemble(("headrace demo", "bold"), (f"   round {max(len(rounds), 1)}: {live} live{ends}", ""))

@@ -100,9 +100,9 @@ def complain(message: str) -> None:
 
 
 def wrapped(text: str, *, stderr: bool = False) -> str:
-    """Sentences broken between words where a person looks at them, so that no terminal breaks them within; for programs
-    they stay as they are, and so does what is longer than a line, such as an id or a URL. Control characters other than
-    newlines and tabs are spelled out."""
+    """Break sentences between words for a person, so that no terminal breaks them within. For programs they stay as
+    they are, and so does what is longer than a line, such as an id. Control characters but newlines and tabs are
+    spelled out."""
     text = printable(text, lines=True)
     if not is_terminal(stderr):
         return text
@@ -122,8 +122,7 @@ def _colour() -> bool | None:
 
 
 def program() -> str:
-    """Return what a person types for ``headrace`` here: its name if a shell finds it by that, else the way it was
-    called."""
+    """Return what a person types for ``headrace`` here: its name if a shell finds it, else the way it was called."""
     called = sys.argv[0]
     path = Path(called)
     if path.name == "__main__.py":

@@ -122,8 +122,7 @@ def _tree(job: Job, around: Relatives, now: datetime, console: Console) -> Rende
 
 
 def _chosen(top: UUID, children: dict[UUID, list[Job]], job: Job) -> set[UUID]:
-    """Return the jobs to draw: level by level as far as there is room, and always those between the root and the
-    job."""
+    """Return the jobs to draw: level by level as there is room, and always those between the root and the job."""
     parents = {one.id: id for id, members in children.items() for one in members}
     shown, id = set[UUID](), job.id
     while id in parents:

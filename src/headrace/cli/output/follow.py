@@ -35,7 +35,7 @@ def until_left(state: State, following: Callable[[], int], seen: Callable[[], st
     """Follow something until it ends, or until an interrupt; then print what was seen.
 
     A person who has seen enough has failed at nothing: 0. A program asked for an end that did not come: 130, because 0
-    would tell it that all went well.
+    would mean that all went well.
     """
     try:
         return following()

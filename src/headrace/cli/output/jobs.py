@@ -133,8 +133,7 @@ def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
 def job_view(
     job: Job, history: History, now: datetime, console: Console, silent_since: datetime | None = None
 ) -> RenderableType:
-    """Return everything about one job: a head, its facts, its timeline, its last traceback, whether its worker is
-    silent."""
+    """Return everything about one job: a head, facts, timeline, last traceback, whether its worker is silent."""
     head = Text.assemble((job.task, "bold"), "  ", status_text(job), f"  {job.id}")
     parts: list[RenderableType] = [_facts(job, now, silent_since)]
     if job.payload_text != "{}":

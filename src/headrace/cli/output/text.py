@@ -15,7 +15,7 @@ __all__ = ["PrintableConsole", "Text"]
 
 
 class Text(StyledText):
-    """A text whose control characters are spelled out before it is measured.
+    """A text with its control characters spelled out before it is measured.
 
     Newlines too, so that nothing in it looks like a line of ours; but where a text has ``lines``.
     """

@@ -153,8 +153,7 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row:
 
 
 def draw(row: Row, start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
-    """Return the row's bars as cells on a scale from start to end: (sign, style) each; everything there is gets a
-    cell."""
+    """Return the row's bars as cells on a scale from start to end: (sign, style) each; each bar gets a cell."""
     cells = [(" ", "")] * width
     whole = max((end - start).total_seconds(), 1e-9)
 

@@ -13,8 +13,7 @@ __all__ = ["ago", "clock", "compact", "counted", "cut", "fixed_zone", "moment", 
 
 
 def short(id: UUID | None) -> str:
-    """Return the end of an id, which is enough to know it by; ids begin with the time, so their beginnings are
-    alike."""
+    """Return the end of an id, which is enough to know it by: ids begin with the time, so beginnings are alike."""
     return "" if id is None else id.hex[-8:]
 
 

@@ -31,8 +31,7 @@ class Logs(logging.Handler):
     def __init__(
         self, tell: Callable[[logging.LogRecord], None], *, verbose: bool = False, stdout: bool = False
     ) -> None:
-        """``tell`` prints a record. ``verbose``: also when jobs start and end. ``stdout``: it prints there, else on
-        stderr, where people expect both."""
+        """``tell`` prints a record, on stderr unless ``stdout``. ``verbose``: also when jobs start and end."""
         super().__init__()
         self._tell, self._verbose, self._stdout = tell, verbose, stdout
         self._errors: list[object] = []

@@ -1,6 +1,6 @@
 """Keeps worker processes alive: starts them, restarts the dead, passes signals on, and takes them along when it goes.
 
-Every child holds the reading end of a pipe whose writing end only the supervisor has. When the supervisor dies, however
+Every child holds the reading end of a pipe; only the supervisor has its writing end. When the supervisor dies, however
 suddenly, the pipe ends and the children stop in good order.
 """
 
@@ -38,10 +38,9 @@ RELEASE_SECONDS = 3.0
 class Supervisor:
     """Runs ``count`` children; ``command`` makes the argument list of one from its index and its end of the pipe.
 
-    ``naming`` makes more arguments, from the id of the worker in this child, and that of the worker in whose place it
-    is started: the supervisor knows that this one's process has ended, and the new worker need not find out.
-    ``renewing`` makes those of a child that may ask to be renewed (``cli/process/renewal.py``), from its end of two
-    sockets.
+    ``naming`` makes more arguments, from the id of the worker in this child, and that of its predecessor: the process of
+    that one has ended, and the new worker need not find out. ``renewing`` makes those of a child that may request its
+    renewal (``cli/process/renewal.py``), from its end of two sockets.
     """
 
     def __init__(
@@ -159,8 +158,7 @@ class Supervisor:
             delay = min(delay * 2, MAX_DELAY_SECONDS)
 
     async def _live(self, index: int) -> tuple[int, int | None]:
-        """Run one child from birth to death, or until it leaves its position to another; return its exit code, if it
-        has ended."""
+        """Run one child until it ends, and return its exit code; None: it left its position to another."""
         reading, _ = self._pipe
         before, id = self._named.get(index), self._dice.new_id(datetime.now(UTC))
         self._named[index] = id

@@ -1,4 +1,4 @@
-"""Acts on jobs: on one, on some, on all that match; and new ones."""
+"""Actions on jobs: on one, on some, on all that match; and new ones."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ OURS = "headrace."
 MAX_CHOSEN_JOBS = 1000
 """Jobs that can be chosen one by one."""
 PROGRESS_SECONDS = 0.25
-"""Seconds between two lines of how far an act on many is."""
+"""Seconds between two lines of progress of an action on many."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
 class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What an act has to know beside the jobs."""
+    """The fields of an action beside the jobs."""
 
     verb: Verb
     seconds: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
-    """How long to wait: of ``postpone`` and ``retry``."""
+    """How long the job waits: of ``postpone`` and ``retry``."""
     queue: Name | None = None
     priority: Annotated[int, Meta(ge=0, le=100)] | None = None
     payload: dict[str, Any] | None = None
@@ -56,7 +56,7 @@ class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     error: Annotated[str, Meta(min_length=1, max_length=4000)] | None = None
 
     def action(self) -> Action:
-        """What it asks for; :raises ActionRefused: something is missing"""
+        """Return the requested action; :raises ActionRefused: something is missing"""
         kind = _kind(self.verb)
         fields = kind.__struct_fields__ if kind is not RerunAction else ("payload",)  # with the options of the old job
         named = {field: "seconds" if field in ("delay", "until") else field for field in fields}
@@ -74,13 +74,13 @@ def _kind(verb: Verb) -> type[Action]:
 
 
 class OnOne(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """An act on one job."""
+    """An action on one job."""
 
     id: UUID
 
 
 class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """An act on jobs that were chosen, or on all that match."""
+    """An action on jobs that were chosen, or on all that match."""
 
     ids: Annotated[tuple[UUID, ...], Meta(max_length=MAX_CHOSEN_JOBS)] | None = None
     filter: dict[str, Any] | None = None
@@ -88,7 +88,7 @@ class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 async def on_one(ask: PageRequest, told: OnOne) -> Done:
-    """Do it to one job."""
+    """Do an action on one job."""
     job = await ask.job(str(told.id))
     _check(ask, told, [job])
     action = told.action()
@@ -102,7 +102,7 @@ async def on_one(ask: PageRequest, told: OnOne) -> Done:
 
 
 async def check_one(ask: PageRequest, told: OnOne) -> Done:
-    """Whether the job could be rerun with this payload."""
+    """Check that the job could be rerun with this payload."""
     job = await ask.job(str(told.id))
     _check(ask, told, [job])
     if told.payload is not None:
@@ -111,7 +111,7 @@ async def check_one(ask: PageRequest, told: OnOne) -> Done:
 
 
 async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
-    """A draft with this payload, which stands in one field of a form; :raises Refused: it does not fit the task"""
+    """Return a draft with this payload, one field of a form; :raises ActionRefused: it does not fit the task"""
     try:
         draft, _ = await draft_with_warnings(ask.app, task, payload, {})
     except (InvalidPayload, UnknownTask) as error:
@@ -147,7 +147,7 @@ def may_submit(ask: PageRequest, task: str | None, queue: str, *, ours: bool = F
 
 
 async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
-    """Do it to all that were chosen or match; a dry run only counts them."""
+    """Do an action on all that were chosen or match; a dry run only counts them."""
     verb = told.verb
     _check(ask, told, ())
     if told.payload is not None or verb is Verb.RESOLVE:
@@ -210,7 +210,7 @@ async def _each(ask: PageRequest, told: OnMany, ids: Sequence[UUID]) -> AsyncGen
 
 
 async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: int) -> AsyncIterator[dict[str, Any]]:
-    """How far it is, from time to time, and at the end what came of it."""
+    """Yield the progress from time to time, and the outcome at the end."""
     counts, said, why = Counter[str](), 0.0, None
     loop = asyncio.get_running_loop()
     async with aclosing(acting):
@@ -249,16 +249,14 @@ async def submit(ask: PageRequest, told: NewJob) -> Done:
     handle = await draft.submit()
     try:
         await note_submit(ask.app.session.engine, draft.task, handle.id, ask.viewer.name, ask.app.host.clock.now())
-    except (
-        HeadraceError
-    ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again
+    except HeadraceError as error:  # the job is stored with its submitter: after an error, people would submit again
         _log.warning("that %s submitted job %s is not in the audit: %s", ask.viewer.name, handle.id, error)
     text = "The job that holds its key is here." if handle.duplicate else "The job is submitted."
     return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
 
 
 async def check_job(ask: PageRequest, told: NewJob) -> Done:
-    """Whether it could be submitted."""
+    """Check that it could be submitted."""
     await _draft(ask, told)
     return Done()
 

@@ -108,7 +108,7 @@ def _names(given: Any) -> frozenset[str]:
 
 
 def _not_ours(field: str, name: str) -> None:
-    """Refuse what only headrace itself may make: nobody forges a delivery."""
+    """Refuse what only headrace itself may make, such as a forged delivery."""
     if name.startswith("headrace."):
         raise _forbidden(field, f"the {field} {name!r} is headrace's own")
 

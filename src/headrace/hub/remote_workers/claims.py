@@ -167,7 +167,7 @@ class Claims:
         waiting.worker.asked.discard(waiting.request)
 
     def withdraw(self, waiting: WaitingClaim) -> bool:
-        """Take a claim off its list; return False if a request for it is at the store, whose reply is waited for."""
+        """Take a claim off its list; return False if a request for it is at the store: its reply is awaited."""
         if waiting.asking:
             waiting.patient = False  # if the store gives nothing, that is the reply
             return False

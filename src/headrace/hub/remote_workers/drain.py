@@ -35,8 +35,7 @@ class Leaving:
         return concerns
 
     async def look(self, rev: int | None = None) -> None:
-        """Read which workers are to leave, if that may have changed; ``rev``: of the settings, in the reply to a
-        beat."""
+        """Read which workers are to leave, if that may have changed; ``rev``: of the settings, by a beat's reply."""
         if not self._hinted and (rev is None or rev == self._rev):
             return
         self._hinted = False

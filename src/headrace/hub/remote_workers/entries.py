@@ -118,7 +118,7 @@ async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsA
 
 
 async def job_step(peer: Peer, given: JobStep) -> StepResult:
-    """Return the result of a step, from this attempt or an earlier one; a result in the message is kept unless there is
+    """Return a step's result, of this attempt or an earlier one; a result in the message is kept unless there is
     one."""
     checked_name(given.name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS)
     text = None if given.result is UNSET else encode_value(ANY, given.result, f"step {given.name!r}")

@@ -33,8 +33,7 @@ class Peer:
         self.gone = False
         """Whether the client is gone, so that no reply reaches it."""
         self.joining = asyncio.Lock()
-        """Held while the worker of a message is identified: of messages that come right after another, one
-        registers."""
+        """Held while the worker of a message is identified: of several messages at once, one registers."""
         self._waiting: set[WaitingClaim] = set()
 
     @property
@@ -162,7 +161,6 @@ class SocketPeer(Peer):
                 self.fleet.parting.near(worker)
 
     def hears(self, worker: RemoteWorker) -> None:
-        """Note a sign of life of this worker, unless the socket has closed: what it brought before its end proves
-        nothing about the time after it."""
+        """Note a sign of life of this worker, unless the socket has closed: it proves nothing about the time after."""
         if not self.gone:
             super().hears(worker)
