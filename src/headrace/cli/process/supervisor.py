@@ -38,8 +38,8 @@ RELEASE_SECONDS = 3.0
 class Supervisor:
     """Runs ``count`` children; ``command`` makes the argument list of one from its index and its end of the pipe.
 
-    ``naming`` makes more arguments, from the id of the worker in this child, and that of its predecessor: the process of
-    that one has ended, and the new worker need not find out. ``renewing`` makes those of a child that may request its
+    ``naming`` makes more arguments, from the id of the worker in this child, and that of its predecessor: that one's
+    process has ended, and the new worker need not find out. ``renewing`` makes those of a child that may request its
     renewal (``cli/process/renewal.py``), from its end of two sockets.
     """
 

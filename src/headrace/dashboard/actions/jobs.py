@@ -175,8 +175,8 @@ async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[s
 
 
 def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any], Filters | None]:
-    """The filter with its moments fixed, and the jobs it stands for: only those that are there when it is first asked
-    for, in statuses that the act can begin from; None: there are none."""
+    """Return the filter with its moments fixed, and the jobs that match: only those that exist at the first request,
+    in statuses that the action can begin from; None: there are none."""
     now = ask.now
     filters, asked = filters_in(given, now)
     filters = ask.kept(filters)

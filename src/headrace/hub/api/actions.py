@@ -74,7 +74,7 @@ async def _rerun(ask: OperationRequest, action: RerunAction, job: Job) -> Operat
 
 
 def _check(ask: OperationRequest, action: Action) -> None:
-    """Whether the caller may do it, whatever the job; :raises Problem: 403"""
+    """Check that the caller may do it, whatever the job; :raises Problem: 403"""
     customer, queue, priority = (getattr(action, name, UNSET) for name in ("customer", "queue", "priority"))
     if customer is not UNSET:
         customer_of(ask, customer)
@@ -86,7 +86,7 @@ def _check(ask: OperationRequest, action: Action) -> None:
 
 
 def _kept(ask: OperationRequest, action: RerunAction, filter: Filters) -> Filters:
-    """The filter of a rerun of many, kept to what the caller may submit; :raises Problem: 403"""
+    """Return the filter of a rerun of many, limited to what the caller may submit; :raises Problem: 403"""
     for field, bound in (("task", ask.caller.tasks), ("queue", ask.caller.queues if action.queue is UNSET else None)):
         named = _names(filter.get(field))
         if bound is not None and not named <= bound:
@@ -121,7 +121,7 @@ def _forbidden(field: str, message: str) -> Problem:
 
 
 def _on_all(kind: type[Action]) -> type[msgspec.Struct]:
-    """The body of an action on many: that of an action on one, and which jobs."""
+    """Return the body of an action on many: that of an action on one, and the jobs."""
     return msgspec.defstruct(
         f"{kind.__name__.removesuffix('Action')}All",
         [("filter", JobFilters), ("dry_run", bool, False)],
@@ -155,7 +155,7 @@ class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def of(cls, acted: ActionResult) -> ActionVerdict:
-        """The verdict as it is on the wire: without the whole job."""
+        """Return the verdict as it is on the wire: without the whole job."""
         job = acted.job
         return cls(
             id=acted.id,
