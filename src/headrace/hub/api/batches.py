@@ -14,7 +14,7 @@ from headrace.core.change import BatchTally
 from headrace.errors import JobNotFound
 from headrace.hub.api.documents import JobPage, no_such, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "BatchPage", "BatchView", "CancelledBatch", "Follow"]
 
@@ -151,6 +151,8 @@ _VIEW = {
     "on_failure": None,
 }
 
+_batch_of = operations_of("/api/batches/{id}", {"id": _ID}, BatchView, _VIEW, bounded="batch")
+
 OPERATIONS = (
     Operation(
         path="/api/batches",
@@ -162,38 +164,22 @@ OPERATIONS = (
         gives={200: BatchPage},
         answered={"items": [_VIEW], "cursor": None},
     ),
-    Operation(
-        path="/api/batches/{id}",
-        summary="One batch, with its counts",
-        scope="read",
-        bounded="batch",
-        do=get_batch,
-        gives={200: BatchView},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples={"id": _ID},
-    ),
-    Operation(
-        path="/api/batches/{id}/jobs",
-        summary="The jobs of a batch, newest first",
-        scope="read",
-        bounded="batch",
-        do=jobs_of_batch,
+    _batch_of("GET", "One batch, with its counts", "read", get_batch),
+    _batch_of(
+        "GET /jobs",
+        "The jobs of a batch, newest first",
+        "read",
+        jobs_of_batch,
         query=MembersAsked,
         gives={200: JobPage},
-        refuses=(404,),
         answered={"items": [], "cursor": None},
-        path_examples={"id": _ID},
     ),
-    Operation(
-        method="POST",
-        path="/api/batches/{id}/cancel",
-        summary="Cancel the jobs of a batch that have not ended; it takes no more",
-        scope="act",
-        bounded="batch",
-        do=cancel_batch,
+    _batch_of(
+        "POST /cancel",
+        "Cancel the jobs of a batch that have not ended; it takes no more",
+        "act",
+        cancel_batch,
         gives={200: CancelledBatch},
-        refuses=(404,),
         answered={
             "batch": _VIEW
             | {
@@ -204,6 +190,5 @@ OPERATIONS = (
             },
             "jobs": 39,
         },
-        path_examples={"id": _ID},
     ),
 )

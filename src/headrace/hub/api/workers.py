@@ -13,7 +13,7 @@ from headrace.core.matching.customers import Customers
 from headrace.engine import WorkerRow
 from headrace.http.problems import Problem
 from headrace.hub.api.documents import Listed, no_such
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "WorkerExplanation", "WorkerView"]
 
@@ -184,6 +184,8 @@ _FACT = {
     "data": {"state": "running", "busy": 3, "concurrency": 10, "holds": 4},
 }
 
+_worker = operations_of("/api/workers/{id}", {"id": _ID}, WorkerView, _VIEW)
+
 OPERATIONS = (
     Operation(
         path="/api/workers",
@@ -193,35 +195,21 @@ OPERATIONS = (
         gives={200: Listed[WorkerView]},
         answered={"items": [_VIEW]},
     ),
-    Operation(
-        path="/api/workers/{id}",
-        summary="One worker",
-        scope="read",
-        do=get_worker,
-        gives={200: WorkerView},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples={"id": _ID},
-    ),
-    Operation(
-        path="/api/workers/{id}/explain",
-        summary="Why a worker is given jobs, or none",
-        scope="read",
-        do=explain_worker,
+    _worker("GET", "One worker", "read", get_worker),
+    _worker(
+        "GET /explain",
+        "Why a worker is given jobs, or none",
+        "read",
+        explain_worker,
         gives={200: WorkerExplanation},
-        refuses=(404,),
         answered={"text": _FACT["text"], "facts": [_FACT]},
-        path_examples={"id": _ID},
     ),
-    Operation(
-        method="POST",
-        path="/api/workers/{id}/drain",
-        summary="Have a worker claim no more, finish what it runs however long that takes, and leave",
-        scope="act",
-        do=drain_worker,
+    _worker(
+        "POST /drain",
+        "Have a worker claim no more, finish what it runs however long that takes, and leave",
+        "act",
+        drain_worker,
         gives={202: WorkerView},
         refuses=(404, 409),
-        answered=_VIEW,
-        path_examples={"id": _ID},
     ),
 )

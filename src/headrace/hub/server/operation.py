@@ -16,7 +16,7 @@ from headrace.hub.auth.caller import Caller
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest"]
+__all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest", "operations_of"]
 
 Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "offered", "leased", "nothing", "operator"]
 """How a customer's key is limited to what belongs to that customer.
@@ -98,3 +98,21 @@ class Operation:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))
+
+
+def operations_of(
+    path: str, path_examples: Mapping[str, Any], given: Any, answered: Any, *, bounded: Bounded = "operator"
+) -> Callable[..., Operation]:
+    """Return a function that makes the operations on one thing; by default they reply with ``given``.
+
+    ``path``: of the thing; ``answered``: an example of ``given``. A DELETE has no document in its reply.
+    """
+
+    def operation(route: str, summary: str, scope: Scope, do: Do, **fields: Any) -> Operation:
+        """``route``: the method and the rest of the path, as in ``POST /pause``; ``fields``: others of an operation."""
+        method, _, rest = route.partition(" ")
+        reply = {"gives": {204: None}} if method == "DELETE" else {"gives": {200: given}, "answered": answered}
+        said = {"method": method, "path": path + rest, "summary": summary, "scope": scope, "do": do}
+        return Operation(**{"bounded": bounded, "path_examples": path_examples} | said | reply | fields)
+
+    return operation
