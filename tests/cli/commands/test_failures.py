@@ -59,7 +59,7 @@ async def test_a_part_that_fits_several_fingerprints_is_refused() -> None:
 
     group = grouped([stand(Status.FAILED)], 1)[0]
     group = replace(group, fingerprint="abcd00000001")
-    app: Any = SimpleNamespace(failures=failures)
+    app: Any = SimpleNamespace(jobs=SimpleNamespace(failures=failures))
     with pytest.raises(click.UsageError, match="'abcd' fits several fingerprints: abcd00000001, abcd00000002"):
         await resolve_fingerprint(app, "abcd")
     assert await resolve_fingerprint(app, "abcd00000002") == "abcd00000002"
