@@ -101,11 +101,12 @@ class Operation:
 
 
 def operations_of(
-    path: str, path_examples: Mapping[str, Any], given: Any, answered: Any, *, bounded: Bounded = "operator"
+    path: str, path_examples: Mapping[str, Any], given: Any, answered: Any, **defaults: Any
 ) -> Callable[..., Operation]:
     """Return a function that makes the operations on one thing; by default they reply with ``given``.
 
-    ``path``: of the thing; ``answered``: an example of ``given``. A DELETE has no document in its reply.
+    ``path``: of the thing; ``answered``: an example of ``given``; ``defaults``: of other fields. A DELETE has no
+    document in its reply.
     """
 
     def operation(route: str, summary: str, scope: Scope, do: Do, **fields: Any) -> Operation:
@@ -113,6 +114,6 @@ def operations_of(
         method, _, rest = route.partition(" ")
         reply = {"gives": {204: None}} if method == "DELETE" else {"gives": {200: given}, "answered": answered}
         said = {"method": method, "path": path + rest, "summary": summary, "scope": scope, "do": do}
-        return Operation(**{"bounded": bounded, "path_examples": path_examples} | said | reply | fields)
+        return Operation(**defaults | {"path_examples": path_examples} | said | reply | fields)
 
     return operation
