@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -37,6 +37,7 @@ __all__ = [
     "target",
     "value",
     "when",
+    "words",
 ]
 
 
@@ -59,6 +60,11 @@ def pairs(words: Sequence[str]) -> dict[str, Any]:
             raise click.UsageError(f"{key} is given twice")
         found[key] = value(text)
     return found
+
+
+def words(given: Iterable[str]) -> list[str]:
+    """Return the words of options that take several, with commas between them."""
+    return [word.strip() for one in given for word in one.split(",") if word.strip()]
 
 
 def payload(source: str | None, words: Sequence[str]) -> dict[str, Any]:

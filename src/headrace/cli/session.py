@@ -9,13 +9,14 @@ import socket
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from headrace.cli.app_finder import find_app, make_importable
 from headrace.cli.exit_codes import UNREACHABLE, noted
-from headrace.cli.options import State
+from headrace.cli.options import State, common
 from headrace.cli.output.console import warn
 from headrace.core import defaults
 from headrace.errors import ConfigError
@@ -23,7 +24,7 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "opened", "whose_url", "with_app"]
+__all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "on_app", "opened", "whose_url", "with_app"]
 
 T = TypeVar("T")
 
@@ -61,6 +62,25 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
         if url:
             stack.enter_context(app.override(url=url))
         return asyncio.run(_inside(app, work, creates))
+
+
+def on_app(*, creates: bool = False) -> Callable[[Callable[..., Coroutine[Any, Any, Any]]], Callable[..., int | None]]:
+    """Return a decorator that makes a coroutine function a command's body: it takes the open App and the State first.
+
+    A group does its own work only when no sub-command is called. ``creates``: as of ``with_app``.
+    """
+
+    def decorate(fn: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., int | None]:
+        @wraps(fn)
+        def body(state: State, *args: Any, **kwargs: Any) -> int | None:
+            if click.get_current_context().invoked_subcommand is not None:
+                return None
+            code: int | None = with_app(state, lambda app: fn(app, state, *args, **kwargs), creates=creates)
+            return code
+
+        return common(body)
+
+    return decorate
 
 
 def me() -> str:

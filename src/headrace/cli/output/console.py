@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable, Collection
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ __all__ = [
     "is_relative",
     "is_terminal",
     "line",
+    "listing",
     "program",
     "say",
     "tell",
@@ -69,6 +71,18 @@ def document(value: Any) -> None:
     if is_terminal():
         text = msgspec.json.format(text, indent=2)
     click.echo(text)
+
+
+def listing(json: bool, found: Collection[Any], empty: str, view: Callable[[Any], Any]) -> None:
+    """Print a list: as one JSON document, as ``view`` makes it with the module ``output.store``, or ``empty``."""
+    if json:
+        document(found)
+    elif not found:
+        say(empty)
+    else:
+        from headrace.cli.output import store
+
+        console().print(view(store))
 
 
 def line(value: Any) -> None:
