@@ -63,14 +63,14 @@ class Timeline:
 
     since: datetime
     until: datetime
-    writer: tuple[Lane, ...]
+    lanes: tuple[Lane, ...]
     hidden: int
     width: float = WIDE
 
     @property
     def height(self) -> float:
         """The height of the drawing."""
-        return TOP + LANE * len(self.writer) + 4
+        return TOP + LANE * len(self.lanes) + 4
 
 
 def timeline(job: Job, history: History, now: datetime) -> Timeline:
@@ -90,7 +90,7 @@ def timeline(job: Job, history: History, now: datetime) -> Timeline:
         width = max(MIN_PART_WIDTH, (end - begin).total_seconds() * scale)
         return [Part(kind, begin, end, round(min(x, WIDE - LEFT - MIN_PART_WIDTH), 2), round(width, 2))]
 
-    writer, free = list[Lane](), since
+    lanes, free = list[Lane](), since
     for index, one in enumerate(attempts):
         given, began = one.assigned_at or one.started_at or one.finished_at, one.started_at
         parts = part("waiting", free, given)
@@ -101,12 +101,12 @@ def timeline(job: Job, history: History, now: datetime) -> Timeline:
         if due is not None:
             parts += part("backoff", one.finished_at, min(due, coming))
         free = min(due, coming) if due is not None else one.finished_at
-        writer.append(_lane(len(writer), one, parts))
+        lanes.append(_lane(len(lanes), one, parts))
     if job.status not in ENDED:
-        writer.append(_now(len(writer), job, part, free, until))
+        lanes.append(_now(len(lanes), job, part, free, until))
     elif not attempts:
-        writer.append(_now(0, job, part, free, until, over=True))
-    return Timeline(since, until, tuple(writer), hidden)
+        lanes.append(_now(0, job, part, free, until, over=True))
+    return Timeline(since, until, tuple(lanes), hidden)
 
 
 def _next(attempts: Sequence[Attempt], index: int, job: Job, until: datetime) -> datetime:
