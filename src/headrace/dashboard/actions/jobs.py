@@ -87,11 +87,11 @@ class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
     dry: bool = False
 
 
-async def on_one(ask: PageRequest, told: OnOne) -> Done:
+async def on_one(ask: PageRequest, wanted: OnOne) -> Done:
     """Do an action on one job."""
-    job = await ask.job(str(told.id))
-    _check(ask, told, [job])
-    action = told.action()
+    job = await ask.job(str(wanted.id))
+    _check(ask, wanted, [job])
+    action = wanted.action()
     if action.revives:
         await ask.dashboard.gate.admit(ask.viewer, job)
     made = await ask.app.jobs.act(job.id, action, by=ask.viewer.name)
@@ -101,12 +101,12 @@ async def on_one(ask: PageRequest, told: OnOne) -> Done:
     return Done(told=text, go=ask.link(f"/jobs/{made.id}") if made.id != job.id else None)
 
 
-async def check_one(ask: PageRequest, told: OnOne) -> Done:
+async def check_one(ask: PageRequest, wanted: OnOne) -> Done:
     """Check that the job could be rerun with this payload."""
-    job = await ask.job(str(told.id))
-    _check(ask, told, [job])
-    if told.payload is not None:
-        await payload_of(ask, job.task, told.payload)
+    job = await ask.job(str(wanted.id))
+    _check(ask, wanted, [job])
+    if wanted.payload is not None:
+        await payload_of(ask, job.task, wanted.payload)
     return Done()
 
 
@@ -119,16 +119,16 @@ async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data:
     return draft
 
 
-def _check(ask: PageRequest, told: Details, jobs: Sequence[Job]) -> None:
+def _check(ask: PageRequest, wanted: Details, jobs: Sequence[Job]) -> None:
     """Refuse what this viewer may not do, whatever the job is."""
-    viewer, verb, kind = ask.viewer, told.verb, _kind(told.verb)
-    if viewer.customer is not None and (not kind.customers or told.payload is not None):
+    viewer, verb, kind = ask.viewer, wanted.verb, _kind(wanted.verb)
+    if viewer.customer is not None and (not kind.customers or wanted.payload is not None):
         raise ActionRefused(403, "This is not for the key of a customer.")
-    if verb is Verb.MOVE and told.queue is not None:
-        may_submit(ask, None, told.queue)
+    if verb is Verb.MOVE and wanted.queue is not None:
+        may_submit(ask, None, wanted.queue)
     if verb is Verb.RERUN:
         for job in jobs:
-            may_submit(ask, job.task if told.payload is not None else None, job.queue, ours=told.payload is None)
+            may_submit(ask, job.task if wanted.payload is not None else None, job.queue, ours=wanted.payload is None)
             if viewer.tasks is not None and job.task not in viewer.tasks:
                 raise ActionRefused(403, f"You may not submit the task {job.task!r}.")
 
@@ -146,29 +146,29 @@ def may_submit(ask: PageRequest, task: str | None, queue: str, *, ours: bool = F
 # -- on many
 
 
-async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
+async def on_many(ask: PageRequest, wanted: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
     """Do an action on all that were chosen or match; a dry run only counts them."""
-    verb = told.verb
-    _check(ask, told, ())
-    if told.payload is not None or verb is Verb.RESOLVE:
+    verb = wanted.verb
+    _check(ask, wanted, ())
+    if wanted.payload is not None or verb is Verb.RESOLVE:
         raise ActionRefused(400, "This is done to one job at a time.")
-    if told.ids is not None:
-        if told.dry:
-            found = [job for job in await ask.app.jobs.get_many(told.ids) if job is not None]
+    if wanted.ids is not None:
+        if wanted.dry:
+            found = [job for job in await ask.app.jobs.get_many(wanted.ids) if job is not None]
             mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
             return Done(count=sum(job.status in TRANSITIONS[verb] for job in mine))
-        return _counted(verb, _each(ask, told, told.ids), len(told.ids))
+        return _counted(verb, _each(ask, wanted, wanted.ids), len(wanted.ids))
     bound = ask.viewer.tasks is not None or ask.viewer.queues is not None
     if bound and verb in (Verb.RERUN, Verb.MOVE):
         raise ActionRefused(403, "This key may do this to one job at a time.")
-    frozen, filters = _frozen(ask, verb, told.filter or {})
+    frozen, filters = _frozen(ask, verb, wanted.filter or {})
     if filters is None:
         return Done(count=0, filter=frozen)
     jobs = ask.app.jobs.where(**filters)
     of = await jobs.preview(verb)
-    if told.dry:
+    if wanted.dry:
         return Done(count=of, filter=frozen)
-    action = told.action()
+    action = wanted.action()
     if action.revives:
         await ask.dashboard.gate.admit_all(ask.viewer, verb, filters, of)
     return _counted(verb, jobs.act(action, by=ask.viewer.name), of)
@@ -193,12 +193,12 @@ def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[s
     return asked, {**filters, "status": sorted(wanted)}
 
 
-async def _each(ask: PageRequest, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
+async def _each(ask: PageRequest, wanted: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
     for id in ids:
         try:
             job = await ask.job(str(id))
-            _check(ask, told, [job])
-            action = told.action()
+            _check(ask, wanted, [job])
+            action = wanted.action()
             if action.revives:
                 await ask.dashboard.gate.admit(ask.viewer, job)
             acted = await result_of(ask.app, id, action, ask.viewer.name)
@@ -221,11 +221,11 @@ async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: i
                 said = loop.time()
                 yield {"did": sum(counts.values()), "of": of}
     done = counts["done"] + counts["requested"]
-    told = f"{count(done)} {'job' if done == 1 else 'jobs'} {ACTIONS[verb].past}"
+    text = f"{count(done)} {'job' if done == 1 else 'jobs'} {ACTIONS[verb].past}"
     left = counts["refused"] + counts["not_found"]
     if left:
-        told += f", {count(left)} refused: {why}"
-    yield {"did": sum(counts.values()), "of": of, "told": f"{told.removesuffix('.')}."}
+        text += f", {count(left)} refused: {why}"
+    yield {"did": sum(counts.values()), "of": of, "told": f"{text.removesuffix('.')}."}
 
 
 # -- new ones
@@ -243,9 +243,9 @@ class NewJob(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     tags: tuple[Name, ...] = ()
 
 
-async def submit(ask: PageRequest, told: NewJob) -> Done:
+async def submit(ask: PageRequest, wanted: NewJob) -> Done:
     """Submit a job."""
-    draft = await _draft(ask, told)
+    draft = await _draft(ask, wanted)
     handle = await draft.submit()
     try:
         await note_submit(ask.app.session.engine, draft.task, handle.id, ask.viewer.name, ask.app.host.clock.now())
@@ -255,20 +255,22 @@ async def submit(ask: PageRequest, told: NewJob) -> Done:
     return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
 
 
-async def check_job(ask: PageRequest, told: NewJob) -> Done:
+async def check_job(ask: PageRequest, wanted: NewJob) -> Done:
     """Check that it could be submitted."""
-    await _draft(ask, told)
+    await _draft(ask, wanted)
     return Done()
 
 
-async def _draft(ask: PageRequest, told: NewJob) -> Draft[Any]:
+async def _draft(ask: PageRequest, wanted: NewJob) -> Draft[Any]:
     options: dict[str, Any] = {
-        name: value for name in ("queue", "priority", "delay", "customer") if (value := getattr(told, name)) is not None
+        name: value
+        for name in ("queue", "priority", "delay", "customer")
+        if (value := getattr(wanted, name)) is not None
     }
-    if told.tags:
-        options["tags"] = list(told.tags)
+    if wanted.tags:
+        options["tags"] = list(wanted.tags)
     options["metadata"] = {"submitted_by": ask.viewer.name}  # with the job in one write: the audit comes after
-    draft, _ = await draft_with_warnings(ask.app, told.task, told.payload, options)
+    draft, _ = await draft_with_warnings(ask.app, wanted.task, wanted.payload, options)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     return draft
 
@@ -282,16 +284,16 @@ class OfId(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     id: UUID
 
 
-async def cancel_batch(ask: PageRequest, told: OfId) -> Done:
+async def cancel_batch(ask: PageRequest, wanted: OfId) -> Done:
     """Cancel those jobs of a batch that have not ended."""
-    batch = await batch_of(ask, str(told.id))
+    batch = await batch_of(ask, str(wanted.id))
     live = await ask.app.batches.handle(batch.id).cancel(by=ask.viewer.name)
     return Done(told=f"{count(live)} jobs of the batch are cancelled.")
 
 
-async def redeliver(ask: PageRequest, told: OfId) -> Done:
+async def redeliver(ask: PageRequest, wanted: OfId) -> Done:
     """Send a message of a webhook once more."""
-    job = await ask.job(str(told.id))
+    job = await ask.job(str(wanted.id))
     if job.ended:
         await ask.dashboard.gate.admit(ask.viewer, job)
     await ask.app.webhooks.redeliver(job.id, by=ask.viewer.name)
