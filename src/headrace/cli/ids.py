@@ -35,54 +35,47 @@ MIN_PREFIX_CHARACTERS = 4
 """The shortest part of an id worth looking up."""
 
 
-class NoSuchJob(click.ClickException):
+class _Missing(click.ClickException):
+    """Nothing matches what was typed."""
+
+    exit_code = NOT_FOUND
+    text = ""
+
+    def __init__(self, typed: str | UUID) -> None:
+        super().__init__(self.text.format(typed))
+
+
+class NoSuchJob(_Missing):
     """No job has an id that begins or ends like this."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"no job's id is, begins or ends with {text!r}: list what is there with headrace jobs")
+    text = "no job's id is, begins or ends with {!r}: list what is there with headrace jobs"
 
 
-class NoSuchBatch(click.ClickException):
+class NoSuchBatch(_Missing):
     """Neither a batch nor a job matches."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"no job's id is, begins or ends with {text!r}, and a batch is known by its whole id: list batches with"
-            " headrace batches"
-        )
+    text = (
+        "no job's id is, begins or ends with {!r}, and a batch is known by its whole id: list batches with"
+        " headrace batches"
+    )
 
 
-class NoSuchWorker(click.ClickException):
+class NoSuchWorker(_Missing):
     """No worker has an id that begins or ends like this."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"no worker's name is {text!r}, nor does its id begin or end so: list them with headrace workers"
-        )
+    text = "no worker's name is {!r}, nor does its id begin or end so: list them with headrace workers"
 
 
-class NoSuchFailure(click.ClickException):
+class NoSuchFailure(_Missing):
     """No failure has a fingerprint that begins like this."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"no fingerprint begins with {text!r}: list them with headrace failures")
+    text = "no fingerprint begins with {!r}: list them with headrace failures"
 
 
-class NotInBatch(click.ClickException):
+class NotInBatch(_Missing):
     """The job is in no batch."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, id: UUID) -> None:
-        super().__init__(f"job {id} is in no batch")
+    text = "job {} is in no batch"
 
 
 async def resolve(app: App, text: str) -> UUID:
@@ -234,8 +227,8 @@ def check_range(
         return
     begin, end = moment_of(since, now), moment_of(until, now)
     if end <= begin:
-        told = f"nothing is between {times.moment(begin, None)} and {times.moment(end, None)}"
-        raise click.UsageError(f"{second} must be later than {first}: {told}")
+        between = f"nothing is between {times.moment(begin, None)} and {times.moment(end, None)}"
+        raise click.UsageError(f"{second} must be later than {first}: {between}")
 
 
 def given(**chosen: Any) -> dict[str, Any]:

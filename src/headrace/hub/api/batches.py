@@ -100,9 +100,9 @@ class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_batches(ask: OperationRequest) -> OperationReply:
     """Return the caller's batches, newest first."""
-    whose = ask.caller.customer
-    page = await ask.hub.app.batches.list(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
-    return OperationReply(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
+    customer = ask.caller.customer
+    page = await ask.hub.app.batches.list(limit=ask.query.limit, cursor=ask.query.cursor, customer=customer)
+    return OperationReply(BatchPage(tuple(BatchView.of(one, customer) for one in page.items), page.cursor))
 
 
 async def get_batch(ask: OperationRequest) -> OperationReply:

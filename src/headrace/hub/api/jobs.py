@@ -198,8 +198,8 @@ class JobExplanation(msgspec.Struct, frozen=True):
 async def explain_job(ask: OperationRequest) -> OperationReply:
     """Return why a job is in its status and what it waits for, in sentences and as data."""
     hidden = hides(ask.hub.options, ask.caller)
-    told = await ask.hub.app.jobs.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
-    return OperationReply(JobExplanation(str(told), told.facts))
+    found = await ask.hub.app.jobs.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
+    return OperationReply(JobExplanation(str(found), found.facts))
 
 
 async def _job(ask: OperationRequest) -> Job:

@@ -208,17 +208,10 @@ async def set_webhook(ask: OperationRequest) -> OperationReply:
     """Change a subscription."""
     webhook = await _own(ask)
     _may_change(ask)
-    body: SubscriptionChange = ask.body
-    changed = await ask.hub.app.webhooks.set(
-        webhook.id,
-        on=body.on,
-        url=None if body.url is None else _checked_url(ask, body.url),
-        events=body.events,
-        tasks=body.tasks,
-        queues=body.queues,
-        description=body.description,
-        by=ask.caller.name,
-    )
+    fields = msgspec.structs.asdict(ask.body)
+    if fields["url"] is not None:
+        fields["url"] = _checked_url(ask, fields["url"])
+    changed = await ask.hub.app.webhooks.set(webhook.id, **fields, by=ask.caller.name)
     return OperationReply(_shown(ask, changed))
 
 

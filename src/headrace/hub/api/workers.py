@@ -69,35 +69,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, row: WorkerRow) -> WorkerView:
         """Return a worker as callers see it."""
-        info, beat, use = row.info, row.beat, row.beat.utilisation
-        return cls(
-            id=info.id,
-            name=info.name,
-            host=info.host,
-            pid=info.pid,
-            version=info.version,
-            state=beat.state,
-            alive=row.alive,
-            started_at=info.started_at,
-            heard_at=row.beat_at,
-            concurrency=info.concurrency,
-            busy=beat.busy,
-            buffered=beat.buffered,
-            holds=row.holds,
-            done=beat.done,
-            failed=use.failed,
-            busy_share=use.busy_share,
-            busy_share_ever=use.busy_share_ever,
-            claimed_at=use.claimed_at,
-            polled_at=use.polled_at,
-            memory=use.memory,
-            stuck_threads=beat.stuck_threads,
-            clock_apart=beat.clock_apart,
-            tasks=info.tasks,
-            queues=info.queues,
-            offers=info.offers,
-            customers=info.customers,
-        )
+        parts = row.info, row.beat, row.beat.utilisation, row
+        fields = {name: getattr(one, name) for one in parts for name in cls.__struct_fields__ if hasattr(one, name)}
+        return cls(**fields, heard_at=row.beat_at)
 
 
 class WorkerExplanation(msgspec.Struct, frozen=True):
@@ -123,8 +97,8 @@ async def get_worker(ask: OperationRequest) -> OperationReply:
 
 async def explain_worker(ask: OperationRequest) -> OperationReply:
     """Return why a worker gets jobs, or none."""
-    told = await ask.hub.app.workers.explain(_id(ask))
-    return OperationReply(WorkerExplanation(str(told), told.facts))
+    found = await ask.hub.app.workers.explain(_id(ask))
+    return OperationReply(WorkerExplanation(str(found), found.facts))
 
 
 async def drain_worker(ask: OperationRequest) -> OperationReply:
