@@ -252,15 +252,7 @@ def position_of(job: Job, place: Place | None) -> PositionTold:
 
 def log_of(entry: Entry) -> LogTold:
     """Return the event for a line of the log."""
-    line = LogLine.of(entry)
-    return LogTold(
-        attempt=line.attempt,
-        number=line.number,
-        at=line.at,
-        level=line.level,
-        logger=line.logger,
-        message=line.message,
-    )
+    return LogTold(**msgspec.structs.asdict(LogLine.of(entry)))
 
 
 def item_of(entry: Entry) -> ItemTold:

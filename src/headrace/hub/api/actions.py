@@ -187,7 +187,7 @@ class ActionVerdicts(msgspec.Struct, frozen=True):
     counts: ActionCounts
 
 
-async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
+async def act_on_jobs(ask: OperationRequest) -> OperationReply | Response:
     """Do it to all jobs that match, the oldest first, each judged by itself; ``dry_run`` only counts them.
 
     Without a ``status`` those are tried that the act can begin from. The answer is one document for up to 1,000 jobs;
@@ -288,13 +288,12 @@ OPERATIONS = (
         for verb, kind in ACTIONS.items()
     ),
     Operation(
-        name="act_on_jobs",
         method="POST",
         path="/api/jobs/act",
         summary="Act on all jobs that match a filter, or count them (dry_run)",
         scope="act",
         bounded="found",
-        do=act_on_all,
+        do=act_on_jobs,
         body=ActOnAll,
         gives={200: ActionVerdicts | JobCount},
         lines=(None, ActionVerdict),

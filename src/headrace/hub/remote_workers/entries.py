@@ -34,7 +34,6 @@ from headrace.hub.remote_workers.messages import (
     JobLog,
     JobStep,
     LogAcknowledged,
-    OfJob,
     StepResult,
     SubmitChild,
 )
@@ -48,10 +47,6 @@ __all__ = ["job_items", "job_log", "job_step", "submit_child"]
 
 ANY = Codec(Any)
 _MAX_TRIES = 20
-
-
-async def _held(peer: Peer, given: OfJob) -> HeldJob:
-    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
 
 
 def _taking(peer: Peer, texts: Sequence[str]) -> AbstractContextManager[None]:
@@ -80,7 +75,7 @@ async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
 async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
     """Keep lines of the log of this attempt, as many as the log of an attempt may have."""
     with _taking(peer, [one.message for one in given.lines]):
-        return await _lines(await _held(peer, given), given)
+        return await _lines(await peer.held(given), given)
 
 
 async def _lines(held: HeldJob, given: JobLog) -> LogAcknowledged:
@@ -104,7 +99,7 @@ async def job_items(peer: Peer, given: JobItems) -> ItemsAcknowledged:
     """Keep items of the stream; the first of a later attempt begins it anew, unless it goes on behind earlier ones."""
     texts = [encode_value(ANY, item, f"items[{number}]") for number, item in enumerate(given.items)]
     with _taking(peer, texts):
-        return await _items(await _held(peer, given), given, texts)
+        return await _items(await peer.held(given), given, texts)
 
 
 async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
@@ -123,7 +118,7 @@ async def job_step(peer: Peer, given: JobStep) -> StepResult:
     checked_name(given.name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS)
     text = None if given.result is UNSET else encode_value(ANY, given.result, f"step {given.name!r}")
     with _taking(peer, [text or ""]):
-        return await _step(await _held(peer, given), given, text)
+        return await _step(await peer.held(given), given, text)
 
 
 async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:
@@ -156,7 +151,7 @@ async def _steps(held: HeldJob, job: Job, name: str) -> tuple[str | None, int]:
 
 async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
     """Submit a child of the job, on behalf of the same customer; the same child again is not submitted twice."""
-    held = await _held(peer, given)
+    held = await peer.held(given)
     async with held.lock:
         parent = await held.started()
         writer = held.writer

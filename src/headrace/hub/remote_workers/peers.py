@@ -14,7 +14,7 @@ from headrace.core.defaults import MAX_SOCKET_WORKERS
 from headrace.http.problems import Fault, Problem, id_of
 from headrace.hub.auth.caller import Caller
 from headrace.hub.remote_workers.claims import WaitingClaim
-from headrace.hub.remote_workers.held_job import LeaseLost
+from headrace.hub.remote_workers.held_job import HeldJob, LeaseLost
 from headrace.hub.remote_workers.messages import JobAssigned, OfJob
 from headrace.hub.remote_workers.remote_worker import RemoteWorker
 
@@ -86,6 +86,10 @@ class Peer:
             detail = "the lease is that of another job"
             raise Problem(409, "lease", "The lease does not count", detail, faults=[Fault("job_id", detail)])
         return lease
+
+    async def held(self, given: OfJob) -> HeldJob:
+        """Return the job that a message is about; raises like ``lease``."""
+        return (await self.fleet.holding(self, await self.lease(given)))[1]
 
     async def undelivered(self, answer: Any) -> None:
         """Release a job that could not be sent to the worker."""

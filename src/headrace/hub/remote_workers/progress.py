@@ -11,12 +11,10 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.execution import accept, prepare
 from headrace.core.status import Status
 from headrace.core.validation import checked_moment
-from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.messages import (
     AcceptJob,
     JobAccepted,
     JobStarted,
-    OfJob,
     PrepareJob,
     ProgressAcknowledged,
     StartJob,
@@ -27,13 +25,9 @@ from headrace.hub.remote_workers.peers import Peer
 __all__ = ["accept_job", "prepare_job", "progress_of", "start_job", "update_job_progress"]
 
 
-async def _held(peer: Peer, given: OfJob) -> HeldJob:
-    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
-
-
 async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
     """Take an offered job; a repeat gets the same reply."""
-    held = await _held(peer, given)
+    held = await peer.held(given)
     rules = held.writer.engine.rules
 
     def decide(job: Job, now: datetime) -> Change | None:
@@ -44,7 +38,7 @@ async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
 
 async def prepare_job(peer: Peer, given: PrepareJob) -> JobAccepted:
     """Take a job, and have more time to start it."""
-    held = await _held(peer, given)
+    held = await peer.held(given)
     rules = held.writer.engine.rules
     return _accepted(await held.write(lambda job, now: prepare(job, now, rules)))
 
@@ -55,7 +49,7 @@ def _accepted(job: Job) -> JobAccepted:
 
 async def start_job(peer: Peer, given: StartJob) -> JobStarted:
     """Record the start."""
-    held = await _held(peer, given)
+    held = await peer.held(given)
     async with held.lock:
         job = await held.started()
     return JobStarted(job_id=job.id, attempt=job.attempt, timeout_at=job.timeout_at)
@@ -64,7 +58,7 @@ async def start_job(peer: Peer, given: StartJob) -> JobStarted:
 async def update_job_progress(peer: Peer, given: UpdateJobProgress) -> ProgressAcknowledged:
     """Record the progress of the job, and return whether it must stop."""
     report = progress_of(given)
-    held = await _held(peer, given)
+    held = await peer.held(given)
     await held.report(report)
     why = held.must_stop
     return ProgressAcknowledged(job_id=held.job.id, cancel=why is not None, reason=why)
