@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,6 @@ from headrace.cli.unknown_names import check_task
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.client.api.schedules import ScheduleInfo
     from headrace.core.schedule.rules import Continuous, Cron, Every
 
 __all__ = ["schedules"]
@@ -135,34 +134,19 @@ async def show(app: App, state: State, name: str) -> None:
 @on_app()
 async def next_(app: App, state: State, name: str, n: int) -> None:
     """Show when a schedule fires next, in local time and, if it has another time zone, in that."""
-    found = await app.schedules.get(name)
-    fires = [_Fire(at, found) for at in await app.schedules.preview(name, n)]
+    from headrace.core import times
+    from headrace.core.schedule.localtime import zone
+
+    found, fires = await app.schedules.get(name), await app.schedules.preview(name, n)
+    tz = getattr(found.rule, "tz", "UTC")
     if state.json:
-        document([fire.as_dict() for fire in fires])
+        document([{"at": at.astimezone(UTC), "local": at.astimezone(zone(tz)).isoformat()} for at in fires])
         return
     if found.state != "active":
         say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
-    for fire in fires:
-        echo(fire.words())
-
-
-class _Fire:
-    """One fire, as the clocks in the zone of its rule show it."""
-
-    def __init__(self, at: datetime, schedule: ScheduleInfo) -> None:
-        from headrace.core.schedule.localtime import zone
-
-        self.at, self.zone = at, getattr(schedule.rule, "tz", "UTC")
-        self.local = at.astimezone(zone(self.zone))
-
-    def words(self) -> str:
-        from headrace.core.times import moment
-
-        here, there = moment(self.at, None), moment(self.at, self.local.tzinfo)
-        return here if here == there else f"{here}  ({there} {self.zone})"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"at": self.at.astimezone(UTC), "local": self.local.isoformat()}
+    for at in fires:
+        here, there = times.moment(at, None), times.moment(at, zone(tz))
+        echo(here if here == there else f"{here}  ({there} {tz})")
 
 
 @schedules.command()
