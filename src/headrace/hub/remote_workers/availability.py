@@ -37,7 +37,7 @@ class _Wave:
     def __init__(self, at: float) -> None:
         self.queues: set[str] | None = set()
         """None: it may be any."""
-        self.told: set[UUID] = set()
+        self.notified: set[UUID] = set()
         self.count, self.next_at = 1, at
 
     def hear(self, names: tuple[str, ...]) -> None:
@@ -125,13 +125,13 @@ class Availability:
             await host.sleep(ROUND_SECONDS)
 
     def _tell(self, like: bytes, wave: _Wave, idle: list[RemoteWorker], now: float) -> None:
-        chosen = [worker for worker in idle if worker.id not in wave.told][: wave.count]
+        chosen = [worker for worker in idle if worker.id not in wave.notified][: wave.count]
         if not chosen:
             del self._waves[like]  # all of them are notified
             return
         queues = () if wave.queues is None else tuple(sorted(wave.queues))
         for worker in chosen:
-            wave.told.add(worker.id)
-            if worker.line is not None:
-                worker.line.push(JobAvailable(queues=queues))
+            wave.notified.add(worker.id)
+            if worker.link is not None:
+                worker.link.push(JobAvailable(queues=queues))
         wave.count, wave.next_at = min(2 * wave.count, MAX_NOTIFIED_WORKERS), now + CLAIM_WAIT_SECONDS

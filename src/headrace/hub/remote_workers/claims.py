@@ -59,7 +59,7 @@ _MAX_OPEN_KINDS = 8
 class WaitingClaim:
     """One claim that waits for its reply."""
 
-    def __init__(self, worker: RemoteWorker, line: _Line, request: int, *, patient: bool) -> None:
+    def __init__(self, worker: RemoteWorker, line: _WaitingList, request: int, *, patient: bool) -> None:
         self.worker, self.line, self.request, self.patient = worker, line, request, patient
         self.future: asyncio.Future[HeldJob | None] = asyncio.get_running_loop().create_future()
         self.asking = False
@@ -78,7 +78,7 @@ class WaitingClaim:
         return self.line.key, self.worker.loaded  # by its list: the worker may send other capabilities meanwhile
 
 
-class _Line:
+class _WaitingList:
     """The waiting list of workers that want the same."""
 
     def __init__(self, key: bytes, wants: Wants) -> None:
@@ -126,7 +126,7 @@ class Claims:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._lines: dict[bytes, _Line] = {}
+        self._lines: dict[bytes, _WaitingList] = {}
         self._profiles: Profiles | None = None
         self._profiles_rev = -1
         """The newest rev that the store has reported."""
@@ -145,7 +145,7 @@ class Claims:
         number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
         line, now = self._line(worker), self._fleet.monotonic()
         waiting = WaitingClaim(worker, line, number, patient=seconds > 0 and not self._fleet.draining.is_set())
-        self._fleet.news.claimed(line.key)
+        self._fleet.availability.claimed(line.key)
         if request is None and now < line.dry_until and not waiting.patient:
             waiting.future.set_result(None)
             return waiting
@@ -217,7 +217,7 @@ class Claims:
 
     def hinted(self, hint: Hint) -> None:
         """Send requests for the lists that a hint may concern: there may be jobs."""
-        self._fleet.news.heard(hint)
+        self._fleet.availability.heard(hint)
         for line in self._lines.values():
             if line.serves(hint):
                 line.dry_until = -math.inf
@@ -269,15 +269,15 @@ class Claims:
 
     # -- the lines
 
-    def _line(self, worker: RemoteWorker) -> _Line:
+    def _line(self, worker: RemoteWorker) -> _WaitingList:
         assert worker.wants is not None
         line = self._lines.get(worker.like)
         if line is None:
-            line = self._lines[worker.like] = _Line(worker.like, worker.wants)
+            line = self._lines[worker.like] = _WaitingList(worker.like, worker.wants)
         line.used_at = self._fleet.monotonic()
         return line
 
-    def _plan(self, line: _Line, next_due: datetime | None = None) -> None:
+    def _plan(self, line: _WaitingList, next_due: datetime | None = None) -> None:
         """Plan the next request for the list, if no hint comes."""
         session, now = self._fleet.session, self._fleet.monotonic()
         pause = line.poll * (0.75 + session.host.dice.chance() / 2)
@@ -286,7 +286,7 @@ class Claims:
         line.poll_at = min(line.poll_at, now + pause)
         self._wake.set()
 
-    def _rouse(self, line: _Line, count: int) -> None:
+    def _rouse(self, line: _WaitingList, count: int) -> None:
         """Send requests for the first ``count`` claims of the list."""
         for _ in range(count):
             waiting = next((one for one in line.waiting if one.ready), None)
@@ -294,7 +294,7 @@ class Claims:
                 return
             self._ask_for(line, waiting)
 
-    def _rouse_each(self, line: _Line) -> None:
+    def _rouse_each(self, line: _WaitingList) -> None:
         """Send a request for the first claim of each kind: a worker with a loaded model may be farther behind."""
         kinds = set[Kind]()
         for waiting in [one for one in line.waiting if one.ready]:
@@ -302,7 +302,7 @@ class Claims:
                 kinds.add(waiting.kind)
                 self._ask_for(line, waiting)
 
-    def _ask_for(self, line: _Line, waiting: WaitingClaim) -> None:
+    def _ask_for(self, line: _WaitingList, waiting: WaitingClaim) -> None:
         waiting.asking = True
         line.asking += 1
         self._fitting.enter(waiting.kind, line.wants)
@@ -313,7 +313,7 @@ class Claims:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, line: _Line, waiting: WaitingClaim, kind: Kind) -> None:
+    async def _asked(self, line: _WaitingList, waiting: WaitingClaim, kind: Kind) -> None:
         held: HeldJob | None = None
         try:
             held, next_due = await self._fitted(line, waiting, kind)
@@ -333,7 +333,7 @@ class Claims:
         if held is not None:
             self._out(line, waiting)
             line.poll, line.dry_until = POLL_FIRST_SECONDS, -math.inf
-            self._fleet.news.more(line.key)
+            self._fleet.availability.more(line.key)
             if waiting.future.done():
                 await self._fleet.give_back(waiting.worker, held)
             else:
@@ -342,7 +342,7 @@ class Claims:
             return
         self._given_nothing(line, waiting, next_due)
 
-    def _given_nothing(self, line: _Line, waiting: WaitingClaim, next_due: datetime | None) -> None:
+    def _given_nothing(self, line: _WaitingList, waiting: WaitingClaim, next_due: datetime | None) -> None:
         if waiting.over:
             self._rouse(line, 1)  # that its request is over says nothing of the others on the list
         elif line.again:
@@ -351,7 +351,7 @@ class Claims:
             return
         else:
             line.dry_until, line.next_due = self._fleet.monotonic() + EMPTY_CACHE_SECONDS, next_due
-            self._fleet.news.dry(line.key)
+            self._fleet.availability.dry(line.key)
             line.poll = min(line.poll * 1.5, POLL_MAX_SECONDS)
         self._out(line, waiting)
         if not waiting.future.done():
@@ -362,13 +362,15 @@ class Claims:
         if line.waiting and not waiting.over:
             self._plan(line, next_due)
 
-    def _out(self, line: _Line, waiting: WaitingClaim) -> None:
+    def _out(self, line: _WaitingList, waiting: WaitingClaim) -> None:
         if waiting in line.waiting:
             line.waiting.remove(waiting)
 
     # -- the store
 
-    async def _fitted(self, line: _Line, waiting: WaitingClaim, kind: Kind) -> tuple[HeldJob | None, datetime | None]:
+    async def _fitted(
+        self, line: _WaitingList, waiting: WaitingClaim, kind: Kind
+    ) -> tuple[HeldJob | None, datetime | None]:
         """Return what the store gives for this claim, which first leaves to others what they waste less on; and when
         the store may give something, if it gives nothing."""
         kept = set[int]()
@@ -384,7 +386,7 @@ class Claims:
         return held, next_due
 
     async def _claimed(
-        self, line: _Line, waiting: WaitingClaim, kind: Kind | None = None, kept: set[int] | None = None
+        self, line: _WaitingList, waiting: WaitingClaim, kind: Kind | None = None, kept: set[int] | None = None
     ) -> tuple[HeldJob | None, datetime | None]:
         """Return what the store gives for this claim; ``kind``: of a first request, which leaves ``kept`` to others."""
         worker, session = waiting.worker, self._fleet.session
@@ -426,7 +428,7 @@ class Claims:
             return None
         return held
 
-    async def _ask(self, line: _Line, worker: RemoteWorker) -> ClaimRequest | None:
+    async def _ask(self, line: _WaitingList, worker: RemoteWorker) -> ClaimRequest | None:
         """Return the request for this worker; None: there is no job that it could be given."""
         wants, engine = line.wants, self._fleet.session.engine
         if self._profiles is None or self._profiles.rev != self._profiles_rev:

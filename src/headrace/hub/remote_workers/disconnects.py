@@ -47,7 +47,7 @@ class Parting:
 
     def near(self, worker: RemoteWorker) -> None:
         """Note that a socket of a worker was cut off; ignored if the worker has another one here."""
-        if worker.line is not None:
+        if worker.link is not None:
             return
         worker.parted = True
         self._near[worker.id] = worker
@@ -64,7 +64,7 @@ class Parting:
             if name.startswith(PARTED):
                 with suppress(ValueError):  # anybody who may notify can send any name
                     worker = self._fleet.workers.get(UUID(name.removeprefix(PARTED)))
-                    if worker is not None and worker.line is not None:
+                    if worker is not None and worker.link is not None:
                         self._fleet.beats.soon(worker)
 
     async def run(self) -> None:

@@ -58,15 +58,15 @@ class Fleet:
         self.estimates = Estimates(self)
         self.rows: SingleFlight[dict[UUID, WorkerRow]] = SingleFlight(self._alive)
         """The living workers, as the store has them."""
-        self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), Availability(self), Leaving(self)
-        self.parting = Parting(self)
+        self.claims, self.beats, self.availability = Claims(self), Beats(self), Availability(self)
+        self.leaving, self.parting = Leaving(self), Parting(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the loops while the hub serves."""
         session = self.session
         self._signing = Signing(session.vault, session.host, self._hub.app.settings.namespace)
-        works = self.beats.run(), self.claims.run(), self.news.run(), self.parting.run()
+        works = self.beats.run(), self.claims.run(), self.availability.run(), self.parting.run()
         loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
         draining = asyncio.create_task(self._drain(), name="headrace-hub-work-drain")
         unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
@@ -230,7 +230,7 @@ class Fleet:
 
     def listening(self) -> list[RemoteWorker]:
         """Return the workers that have a connection."""
-        return [worker for worker in self.workers.values() if worker.line is not None]
+        return [worker for worker in self.workers.values() if worker.link is not None]
 
     def forget(self, worker: RemoteWorker) -> None:
         """Forget a worker: it may live on behind another hub."""

@@ -113,9 +113,9 @@ class Beats:
             self._wake.clear()
             await host.wait(self._wake, tick)
             try:
-                await self._tell_cancelled()
+                await self._notify_cancelled()
                 await self._fleet.leaving.look(self._settings_rev)
-                self._tell_late()
+                self._notify_late()
                 since = self._fleet.monotonic() - last
                 if since >= (min(MIN_BEAT_SECONDS, self.every / 4) if self._asked else self.every / _BEATS_PER_SILENCE):
                     last = self._fleet.monotonic()
@@ -186,7 +186,7 @@ class Beats:
             if isinstance(answer := answers.get(worker.id), Alive):
                 worker.beaten_at = now
                 worker.voice.answered(answer.beats, now)
-                self._tell(worker)
+                self._notify(worker)
             else:
                 worker.buried = True
 
@@ -235,8 +235,8 @@ class Beats:
             for id, held in list(worker.held.items()):
                 if id not in given[worker.id] and held.since < since and not held.lock.locked():
                     fleet.drop(worker, held)
-                    if worker.line is not None:
-                        worker.line.push(CancelJob(job_id=id, reason="lost"))
+                    if worker.link is not None:
+                        worker.link.push(CancelJob(job_id=id, reason="lost"))
         return given
 
     def _saw(self, by_id: dict[UUID, RemoteWorker], given: dict[UUID, set[UUID]], job: Job) -> None:
@@ -263,15 +263,15 @@ class Beats:
             registered=True,
         )
 
-    def _tell(self, worker: RemoteWorker) -> None:
+    def _notify(self, worker: RemoteWorker) -> None:
         """Notify a worker that has a connection of the jobs that it must stop, once."""
         for id, held in worker.held.items():
             reason = held.must_stop
-            if reason is not None and not held.told_to_stop and worker.line is not None:
-                held.told_to_stop = True
-                worker.line.push(CancelJob(job_id=id, reason=reason))
+            if reason is not None and not held.stop_sent and worker.link is not None:
+                held.stop_sent = True
+                worker.link.push(CancelJob(job_id=id, reason=reason))
 
-    async def _tell_cancelled(self) -> None:
+    async def _notify_cancelled(self) -> None:
         ids, self._cancelled = self._cancelled, set()
         if not ids:
             return
@@ -280,17 +280,17 @@ class Beats:
             held = None if job is None else of[job.id].held.get(job.id)
             if job is not None and held is not None and job.worker == of[job.id].id:
                 held.saw(job)
-                self._tell(of[job.id])
+                self._notify(of[job.id])
 
-    def _tell_late(self) -> None:
+    def _notify_late(self) -> None:
         for worker in self._fleet.workers.values():
-            if worker.line is not None and worker.held:
-                self._tell(worker)
+            if worker.link is not None and worker.held:
+                self._notify(worker)
 
     def _forget(self) -> None:
         """Forget workers that are not heard here any more: they are dead, or behind another hub."""
         now, lease = self._fleet.monotonic(), self._fleet.lease
         for worker in list(self._fleet.workers.values()):
-            gone = worker.line is None and not self._fleet.claims.waits(worker)
+            gone = worker.link is None and not self._fleet.claims.waits(worker)
             if gone and now - worker.heard_at > 1.5 * lease:
                 self._fleet.forget(worker)

@@ -46,7 +46,7 @@ class HeldJob:
         self.ending = False
         """Whether the worker has sent how it ended."""
         self._reports = ReportThrottle()
-        self.told_to_stop = False
+        self.stop_sent = False
         """Whether the worker was sent a request to stop."""
         self.writer = writer
 

@@ -135,7 +135,7 @@ class SocketPeer(Peer):
             return None
         worker.attach(self)
         for held in worker.held.values():
-            held.told_to_stop = False
+            held.stop_sent = False
         if before is None or before is worker:
             return None
         before.detach(self)

@@ -118,7 +118,7 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
     try:
         held = await _waited(peer, worker, given)
         if held is None:
-            if implied and worker.line is None:
+            if implied and worker.link is None:
                 await fleet.retire(worker)
                 token = None
             # A worker that has waited to the end may claim again at once: so it always has a claim.
@@ -126,11 +126,11 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
             return NoJob(retry_after=0.0 if waited else fleet.claims.retry_after(worker), token=token)
         return await assigned(peer, worker, held, token)
     except BaseException as error:
-        if isinstance(error, Problem) and error.status == 410 and given.token is UNSET and worker.line is not None:
+        if isinstance(error, Problem) and error.status == 410 and given.token is UNSET and worker.link is not None:
             return await claim_job(peer, given)  # over its socket, a claim registers it anew
         if held is not None:
             await fleet.give_back(worker, held)
-        elif implied and worker.line is None:
+        elif implied and worker.link is None:
             await fleet.retire(worker)
         raise
 

@@ -53,7 +53,7 @@ class RemoteWorker:
         """Claims without a reply: each may become a held job."""
         self.asked = set[int]()
         """The numbers of these. A held job that has one of them is counted with its claim."""
-        self._lines: list[WorkerLink] = []
+        self._links: list[WorkerLink] = []
         self.parted = False
         """Whether its last connection was cut off and nothing was heard of it here since; so it has none here."""
         self.voice = SoleVoice()
@@ -112,22 +112,22 @@ class RemoteWorker:
         return None if says == self.registered else says
 
     @property
-    def line(self) -> WorkerLink | None:
+    def link(self) -> WorkerLink | None:
         """The connection for messages to it: of several, the newest."""
-        return self._lines[-1] if self._lines else None
+        return self._links[-1] if self._links else None
 
-    def attach(self, line: WorkerLink) -> None:
+    def attach(self, link: WorkerLink) -> None:
         """Send messages to it over this connection from now on."""
-        self.detach(line)
-        self._lines.append(line)
+        self.detach(link)
+        self._links.append(link)
         self.parted = False
 
-    def detach(self, line: WorkerLink) -> bool:
+    def detach(self, link: WorkerLink) -> bool:
         """Forget this connection; return whether it was one of its own, and the last."""
-        if line not in self._lines:
+        if link not in self._links:
             return False
-        self._lines.remove(line)
-        return not self._lines
+        self._links.remove(link)
+        return not self._links
 
     def hear(self, now: float) -> None:
         """Note a sign of life."""
