@@ -196,8 +196,8 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
             changed = _changed(job, verb, now, out.is_terminal)
             out.print(line.append(f"  {changed}") if changed else line)
     if len(verdicts) > 1:
-        told = f"{len(done):,} of {len(verdicts):,} {ACTIONS[verb].past}"
-        say(f"{told}; {_counted(refused, verb)}" if len(refused) > MAX_LISTED_REFUSALS else told)
+        text = f"{len(done):,} of {len(verdicts):,} {ACTIONS[verb].past}"
+        say(f"{text}; {_counted(refused, verb)}" if len(refused) > MAX_LISTED_REFUSALS else text)
 
 
 def _counted(refused: Sequence[Verdict], verb: Verb) -> str:

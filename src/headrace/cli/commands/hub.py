@@ -180,7 +180,7 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
             serving = await start(server, listener, teller)
             await serving
         if server.lost is not None:  # its supervisor should start it anew, once there is a store
-            if not logs.has_told(server.lost):
+            if not logs.has_logged(server.lost):
                 raise server.lost
             return code_of(server.lost)
         teller("stopped", "stopped")

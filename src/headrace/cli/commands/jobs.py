@@ -133,11 +133,11 @@ def explain(state: State, id: str | None, worker: str | None) -> None:
     async def work(app: App) -> None:
         if worker is not None:
             found = await resolve_worker(app, worker)
-            told = await app.workers.explain(found)
+            reason = await app.workers.explain(found)
         else:
             found = await resolve(app, id or "")
-            told = await app.jobs.explain(found)
-        answer: dict[str, Any] = {"id": str(found), "explanation": str(told), "facts": told.facts}
-        document(answer) if state.json else tell(str(told))
+            reason = await app.jobs.explain(found)
+        answer: dict[str, Any] = {"id": str(found), "explanation": str(reason), "facts": reason.facts}
+        document(answer) if state.json else tell(str(reason))
 
     with_app(state, work)

@@ -65,17 +65,17 @@ def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
             Text(key.created_by or ""),
             used,
             expires,
-            Text(_told(key)),
+            Text(_permissions(key)),
         )
     return Fitted(made, ("by", "created"), wrap=True)
 
 
-def _told(key: ApiKey) -> str:
+def _permissions(key: ApiKey) -> str:
     """Return what it may do, and its bounds."""
     bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
-    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    limits = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
     pairs = () if key.profiles is None else (f"{key.profiles} pairs of task and requirements",)
-    return " · ".join((", ".join(key.scopes), *told, *pairs))
+    return " · ".join((", ".join(key.scopes), *limits, *pairs))
 
 
 @keys.command("create")

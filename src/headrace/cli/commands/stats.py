@@ -76,7 +76,7 @@ def view(found: Charts, columns: int) -> RenderableType:
     from headrace.cli.output.jobs import table
     from headrace.cli.output.tables import Fitted
     from headrace.cli.output.text import Text
-    from headrace.cli.output.words import moment as told
+    from headrace.cli.output.words import moment as moment_text
     from headrace.cli.output.words import span
 
     right = ("done", "failed", "retried", "waited", "ran")
@@ -99,7 +99,7 @@ def view(found: Charts, columns: int) -> RenderableType:
     # Queue and task distinguish the lines, so they stay.
     fitted = Fitted(made, spare=("retried", "attempts", "waited")).at(columns)
     shown = [str(column.header) for column in fitted.columns]
-    legend = f"{told(found.since)} to {told(found.until)}"
+    legend = f"{moment_text(found.since)} to {moment_text(found.until)}"
     if "attempts" in shown:
         legend += f", a bar is {span(wide.total_seconds())}"
     times = ", ".join(name for name in ("waited", "ran") if name in shown)

@@ -53,17 +53,17 @@ def _view(found: Sequence[Webhook], now: datetime) -> Text:
     for one in found:
         state = ("on", "green") if one.on else ("off", "red")
         made.append(Text.assemble((one.id, "cyan"), "  ", state, (f"  {ago(one.created_at, now)}", "dim")))
-        lines = (one.url, _told_of(one), one.description, None if one.on else one.off_because)
+        lines = (one.url, _events_of(one), one.description, None if one.on else one.off_because)
         made += [Text(f"  {line}") for line in lines if line]
     return Text("\n", lines=True).join(made)
 
 
-def _told_of(one: Webhook) -> str:
+def _events_of(one: Webhook) -> str:
     """Return its events, and the bounds of its jobs."""
     groups = {events: name for name, events in GROUPS.items() if name != "ended"}
     bounds = {"tasks": one.tasks, "queues": one.queues, "customer": (one.customer,) if one.customer else ()}
-    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
-    return " · ".join((groups.get(one.events) or ", ".join(one.events), *told))
+    limits = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    return " · ".join((groups.get(one.events) or ", ".join(one.events), *limits))
 
 
 async def _meant(app: App, name: str) -> str:

@@ -36,10 +36,10 @@ async def workers(app: App, state: State, explain: bool) -> None:
 async def _explain(app: App, found: Sequence[WorkerRow], state: State) -> None:
     answers = list[dict[str, Any]]()
     for row in found:
-        told = await app.workers.explain(row.info.id)
-        answers.append({"id": row.info.id, "name": row.info.name, "explanation": str(told), "facts": told.facts})
+        reason = await app.workers.explain(row.info.id)
+        answers.append({"id": row.info.id, "name": row.info.name, "explanation": str(reason), "facts": reason.facts})
         if not state.json:
-            tell(f"{row.info.described}: {told}")
+            tell(f"{row.info.described}: {reason}")
     if state.json:
         document(answers)
 

@@ -83,11 +83,11 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
     async with app:
         with on_signals(stop.set, stop.set):
             async with app.worker(concurrency=8, grace=STOP_GRACE_SECONDS), _dashboard(app, wanted=not once) as address:
-                told = [] if address is None else [f"watch it in a browser: {address}"]
+                above = [] if address is None else [f"watch it in a browser: {address}"]
                 if not state.json and not is_terminal():
-                    echo("\n".join([*told, *hints]), err=True, lines=True)
+                    echo("\n".join([*above, *hints]), err=True, lines=True)
                 # The view never ends by itself: if it is done first, it has failed, and its error is raised.
-                await _first(show(app, state, rounds, hints, told), _rounds(app, rounds, once), stop.wait())
+                await _first(show(app, state, rounds, hints, above), _rounds(app, rounds, once), stop.wait())
             if once and not stop.is_set():
                 code = await _judged(rounds[-1], state)
             else:

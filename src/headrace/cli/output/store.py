@@ -68,8 +68,8 @@ def _kinds(books: Ledger) -> str:
     """Return how all that ever ended did so, pruned or not."""
     counts = {"completed": books.completed, "failed": books.failed, "cancelled": books.cancelled}
     counts["pruned before that was counted"] = books.pruned_unknown
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"ever ended: {told}" if told else ""
+    ended = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"ever ended: {ended}" if ended else ""
 
 
 def _crew(stats: Stats, now: datetime) -> Text:

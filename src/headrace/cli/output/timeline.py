@@ -90,12 +90,12 @@ def _end(job: Job, history: History) -> Row:
 
 def _said(event: Event) -> str:
     """Return the details of an action: its new time, its queue before and after."""
-    told = dict(event.details or {})
-    if isinstance(until := told.get("until"), str):
-        told["until"] = moments.moment(datetime.fromisoformat(until), None)
-    if isinstance(delay := told.get("delay"), float | int):
-        told["delay"] = span(delay)
-    return " ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    shown = dict(event.details or {})
+    if isinstance(until := shown.get("until"), str):
+        shown["until"] = moments.moment(datetime.fromisoformat(until), None)
+    if isinstance(delay := shown.get("delay"), float | int):
+        shown["delay"] = span(delay)
+    return " ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
 
 
 def _begun(attempt: Attempt) -> datetime:

@@ -19,7 +19,7 @@ from headrace.core.control_characters import printable
 from headrace.worker.execution.errors import message_of
 from headrace.worker.log_capture import handlers_of
 
-__all__ = ["Logs", "Teller", "json_line", "told"]
+__all__ = ["Logs", "Teller", "json_line", "record_text"]
 
 
 _ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worker")
@@ -36,7 +36,7 @@ class Logs(logging.Handler):
         self._tell, self._verbose, self._stdout = tell, verbose, stdout
         self._errors: list[object] = []
 
-    def has_told(self, error: BaseException) -> bool:
+    def has_logged(self, error: BaseException) -> bool:
         """Return whether this very error was logged as one, with its words; it need not be printed again."""
         return any(one is error for one in self._errors)
 
@@ -74,7 +74,7 @@ class Logs(logging.Handler):
             logger.setLevel(level)
 
 
-def told(record: logging.LogRecord) -> str:
+def record_text(record: logging.LogRecord) -> str:
     """Return one record as a line for people, without a level where it is only information."""
     text = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
@@ -119,7 +119,7 @@ class Teller:
         return Logs(self._tell, verbose=verbose, stdout=self._state.json)
 
     def _tell(self, record: logging.LogRecord) -> None:
-        self("log", told(record), level=record.levelname.lower())
+        self("log", record_text(record), level=record.levelname.lower())
 
 
 def json_line(name: str, message: str, level: int = logging.INFO, **facts: Any) -> None:

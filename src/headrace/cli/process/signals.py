@@ -47,12 +47,12 @@ class Signals(signals.Signals):
 @contextmanager
 def on_signals(first: Callable[[], None], second: Callable[[], None]) -> Iterator[Signals]:
     """Call ``first`` on the loop at the first SIGINT or SIGTERM, ``second`` at the second."""
-    told = Signals(first, second)
-    before = {number: signal.signal(number, told) for number in signals.BOTH}
+    heard = Signals(first, second)
+    before = {number: signal.signal(number, heard) for number in signals.BOTH}
     try:
-        yield told
+        yield heard
     finally:
-        told.rest()
+        heard.rest()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -78,7 +78,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
         try:
             await worker.run(signals=False)
         except StoreLost as error:
-            if state.debug or not logs.has_told(error):
+            if state.debug or not logs.has_logged(error):
                 raise
             return code_of(error)
         stats = worker.stats
