@@ -15,7 +15,7 @@ __all__ = ["main", "reference"]
 
 
 def main() -> None:
-    """The entry point of the ``headrace`` command: interrupted while it is being imported, it ends at once."""
+    """Run the ``headrace`` command; an interrupt while it is being imported ends it at once."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as in the background of a shell
     if ours:
         signal.signal(signal.SIGINT, _leave)
@@ -32,7 +32,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def reference() -> str:
-    """The whole command line as a page of Markdown: every command, argument and option."""
+    """Return the whole command line as a page of Markdown: every command, argument and option."""
     from headrace.cli.manual import page
 
     return page()

@@ -56,8 +56,8 @@ _FOREIGN = (_OURS, "<frozen importlib", str(importlib.__file__))
 
 
 def _failed(name: str, why: str, error: Exception) -> ConfigError:
-    """An import that failed, with the lines of the user's code that led there: neither ours nor those of the import
-    machinery say anything about it."""
+    """Return the error of a failed import, with the lines of the user's code that led there: neither ours nor those of
+    the import machinery say anything about it."""
     _without_machinery(error)
     frames = traceback.extract_tb(error.__traceback__)
     lines = traceback.format_list(frames)
@@ -95,7 +95,7 @@ def _not_the_file(name: str) -> str:
 
 
 def find_app(where: str) -> App:
-    """The App that ``MODULE:APP`` or ``MODULE`` names.
+    """Return the App that ``MODULE:APP`` or ``MODULE`` names.
 
     :raises ConfigError: it cannot be imported, is not there, is no App, or is one of several.
     """
@@ -120,7 +120,7 @@ def find_app(where: str) -> App:
 
 
 def apps_of(module: ModuleType) -> dict[str, App]:
-    """The Apps among a module's globals, by name."""
+    """Return the Apps among a module's globals, by name."""
     from headrace.app import App
 
     return {name: value for name, value in vars(module).items() if isinstance(value, App)}

@@ -42,14 +42,14 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (errors.Overloaded, "the store is behind; try again, or submit more slowly"),
     (errors.SchemaTooNew, "upgrade headrace here, or use a store of this version"),
     (errors.SchemaTooOld, "bring it up to date: headrace migrate"),
-    (errors.StoreLost, ""),  # it says itself what is to be done
+    (errors.StoreLost, ""),  # it says itself what to do
     (errors.SecretMismatch, ""),
     (errors.Unavailable, "check --url and that the store is up: headrace doctor"),
 )
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code that an error ends a command with."""
+    """Return the exit code that an error ends a command with."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
     if isinstance(error, click.ClickException):
@@ -58,7 +58,7 @@ def code_of(error: BaseException) -> int:
 
 
 def sentence(error: BaseException) -> str:
-    """The error as one line."""
+    """Return the error as one line."""
     text = " ".join(str(error).split())
     if isinstance(error, click.ClickException):
         return error.format_message()
@@ -71,21 +71,21 @@ def sentence(error: BaseException) -> str:
 
 
 def noted(error: BaseException) -> str:
-    """What was noted on an error, to follow its text."""
+    """Return the notes of an error, to follow its text."""
     from headrace.config import OVERRIDE
 
-    # Who has just typed --url knows where the url comes from.
+    # A person who has just typed --url knows where the url comes from.
     notes = [note for note in getattr(error, "__notes__", ()) if OVERRIDE not in note and not _is_code(note)]
     return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _is_code(note: str) -> bool:
-    """Whether a note shows lines of the user's code, which are shown as they are."""
+    """Return whether a note shows lines of the user's code, which are shown as they are."""
     return note.startswith("  ")
 
 
 def report(error: BaseException, debug: bool, *, json: bool = False) -> int:
-    """Say on stderr what went wrong, and return the exit code; ``json``: as a line of a JSON log."""
+    """Report an error on stderr, and return the exit code; ``json``: as a line of a JSON log."""
     if json:
         _log(error, debug)
     elif isinstance(error, KeyboardInterrupt | click.Abort):

@@ -35,58 +35,51 @@ MIN_PREFIX_CHARACTERS = 4
 """The shortest part of an id worth looking up."""
 
 
-class NoSuchJob(click.ClickException):
-    """No job's id begins or ends so."""
+class _Missing(click.ClickException):
+    """Nothing matches what was typed."""
 
     exit_code = NOT_FOUND
+    text = ""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"no job's id is, begins or ends with {text!r}: list what is there with headrace jobs")
-
-
-class NoSuchBatch(click.ClickException):
-    """Neither a batch nor a job fits."""
-
-    exit_code = NOT_FOUND
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"no job's id is, begins or ends with {text!r}, and a batch is known by its whole id: list batches with"
-            " headrace batches"
-        )
+    def __init__(self, typed: str | UUID) -> None:
+        super().__init__(self.text.format(typed))
 
 
-class NoSuchWorker(click.ClickException):
-    """No worker's id begins or ends so."""
+class NoSuchJob(_Missing):
+    """No job has an id that begins or ends like this."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"no worker's name is {text!r}, nor does its id begin or end so: list them with headrace workers"
-        )
+    text = "no job's id is, begins or ends with {!r}: list what is there with headrace jobs"
 
 
-class NoSuchFailure(click.ClickException):
-    """No failure's fingerprint begins so."""
+class NoSuchBatch(_Missing):
+    """Neither a batch nor a job matches."""
 
-    exit_code = NOT_FOUND
+    text = (
+        "no job's id is, begins or ends with {!r}, and a batch is known by its whole id: list batches with"
+        " headrace batches"
+    )
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"no fingerprint begins with {text!r}: list them with headrace failures")
+
+class NoSuchWorker(_Missing):
+    """No worker has an id that begins or ends like this."""
+
+    text = "no worker's name is {!r}, nor does its id begin or end so: list them with headrace workers"
 
 
-class NotInBatch(click.ClickException):
+class NoSuchFailure(_Missing):
+    """No failure has a fingerprint that begins like this."""
+
+    text = "no fingerprint begins with {!r}: list them with headrace failures"
+
+
+class NotInBatch(_Missing):
     """The job is in no batch."""
 
-    exit_code = NOT_FOUND
-
-    def __init__(self, id: UUID) -> None:
-        super().__init__(f"job {id} is in no batch")
+    text = "job {} is in no batch"
 
 
 async def resolve(app: App, text: str) -> UUID:
-    """The id that is meant.
+    """Return the id that is meant.
 
     :raises NoSuchJob: nothing fits.
     :raises click.UsageError: it is no id, or fits several jobs.
@@ -115,7 +108,7 @@ async def resolve(app: App, text: str) -> UUID:
 
 
 async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
-    """All jobs that match, page by page."""
+    """Yield all jobs that match, page by page."""
     cursor: str | None = None
     while True:
         page = await app.jobs.list(**filters, limit=200, cursor=cursor)
@@ -127,7 +120,7 @@ async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
 
 
 async def resolve_batch(app: App, text: str) -> UUID:
-    """The batch that is meant: by its own id, or by that of one of its jobs, which may be cut.
+    """Return the batch that is meant: by its own id, or by that of one of its jobs, which may be cut.
 
     :raises NoSuchBatch, NotInBatch: nothing fits, or a job that is in no batch.
     :raises click.UsageError: it is no id, or fits several jobs.
@@ -138,14 +131,14 @@ async def resolve_batch(app: App, text: str) -> UUID:
         raise NoSuchBatch(text) from None
     [job] = await app.jobs.get_many([id])
     if job is None:
-        return id  # whoever looks for the batch says whether there is one
+        return id  # the caller that reads the batch reports whether there is one
     if job.batch is None:
         raise NotInBatch(id)
     return job.batch
 
 
 async def resolve_worker(app: App, text: str) -> UUID:
-    """The worker that is meant, by its id, by the first or last digits of it, or by what it calls itself.
+    """Return the worker that is meant, by its id, by the first or last digits of it, or by its name.
 
     Of several registrations under one name those that are alive are meant.
 
@@ -167,7 +160,7 @@ async def resolve_worker(app: App, text: str) -> UUID:
 
 
 async def resolve_fingerprint(app: App, text: str) -> str:
-    """The fingerprint that is meant, by its first digits.
+    """Return the fingerprint that is meant, by its first digits.
 
     :raises NoSuchFailure: nothing fits.
     :raises click.UsageError: it is none, or fits several.
@@ -189,7 +182,7 @@ async def resolve_fingerprint(app: App, text: str) -> str:
 
 
 async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters with whole ids in them.
+    """Return the filters with whole ids in them.
 
     :raises click.UsageError: ``root`` is a job that has a parent itself
     """
@@ -213,7 +206,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     if "root" in found:
         [job] = await app.jobs.get_many([found["root"]])
         if job is not None and job.root is not None:
-            # Its root in its stead would be the kind of help that cancels more than was meant.
+            # Its root in its place would cancel more than was meant.
             raise click.UsageError(
                 f"job {job.id} has a parent, so nothing has it as root: say --root {job.root} for its whole family, "
                 f"or --parent {job.id} for its children"
@@ -222,7 +215,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def moment_of(when: datetime | float, now: datetime) -> datetime:
-    """A moment that is given as such, or as how long ago it was."""
+    """Return a moment that is given as such, or as how long ago it was."""
     return when if isinstance(when, datetime) else now - timedelta(seconds=when)
 
 
@@ -234,10 +227,10 @@ def check_range(
         return
     begin, end = moment_of(since, now), moment_of(until, now)
     if end <= begin:
-        told = f"nothing is between {times.moment(begin, None)} and {times.moment(end, None)}"
-        raise click.UsageError(f"{second} must be later than {first}: {told}")
+        between = f"nothing is between {times.moment(begin, None)} and {times.moment(end, None)}"
+        raise click.UsageError(f"{second} must be later than {first}: {between}")
 
 
 def given(**chosen: Any) -> dict[str, Any]:
-    """The filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
+    """Return the filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
     return {name: value for name, value in chosen.items() if value is not None and value is not False and value != ()}

@@ -17,7 +17,7 @@ SHARED = frozenset({"--url", "--app", "--json", "--debug", "--help"})
 
 
 def page() -> str:
-    """The whole command line as a page of Markdown: every command, argument and option."""
+    """Return the whole command line as a page of Markdown: every command, argument and option."""
     root = click.Context(cli, info_name="headrace")
     shared = "Every command takes these options too, except `--version`; they may stand before or after its name."
     lines = ["# Command line", "", *_body(cli, root), shared, "", *_commands(cli, root, 2)]

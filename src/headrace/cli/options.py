@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -37,11 +37,12 @@ __all__ = [
     "target",
     "value",
     "when",
+    "words",
 ]
 
 
 def value(text: str) -> Any:
-    """JSON if it parses, else the text itself."""
+    """Return the value of JSON if it parses, else the text itself."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError:
@@ -49,7 +50,7 @@ def value(text: str) -> Any:
 
 
 def pairs(words: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` words as a dictionary."""
+    """Return ``key=value`` words as a dictionary."""
     found: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
@@ -61,8 +62,13 @@ def pairs(words: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def words(given: Iterable[str]) -> list[str]:
+    """Return the words of options that take several, with commas between them."""
+    return [word.strip() for one in given for word in one.split(",") if word.strip()]
+
+
 def payload(source: str | None, words: Sequence[str]) -> dict[str, Any]:
-    """The whole payload: ``source`` is JSON, @file or - for stdin; pairs are laid over it."""
+    """Return the whole payload: ``source`` is JSON, @file or - for stdin; pairs are laid over it."""
     return (_whole(source) if source is not None else {}) | pairs(words)
 
 
@@ -99,21 +105,21 @@ def _debug() -> bool:
 
 @dataclass
 class State:
-    """The shared flags of one command line; None is unset, so that settings can speak."""
+    """The shared flags of one command line; None is unset, so that settings apply."""
 
     url: str | None = None
     app: str | None = None
     json: bool = False
     debug: bool = field(default_factory=_debug)
     log_format: str = "text"
-    """How what is said on stderr is written, also errors; a worker's is looked up in the settings."""
+    """The form of lines on stderr, errors included; that of a worker is also in the settings."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def duration(value: str | float) -> float:
-    """A length of time, wherever one is given: seconds, or numbers with units (90, 250ms, 60s, 1h30m)."""
+    """Return a length of time in seconds, from seconds or numbers with units (90, 250ms, 60s, 1h30m)."""
     try:
         return times.duration(value) if isinstance(value, str) else float(value)
     except ValueError as error:
@@ -121,7 +127,7 @@ def duration(value: str | float) -> float:
 
 
 def moment(value: str) -> datetime:
-    """An ISO date and time; without an offset it is local time."""
+    """Return an ISO date and time; without an offset it is local time."""
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
@@ -133,7 +139,7 @@ def moment(value: str) -> datetime:
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keep a shared flag; one not given says nothing, so that `headrace --json jobs` equals `headrace jobs --json`."""
+    """Keep a shared flag that is given: so `headrace --json jobs` equals `headrace jobs --json`."""
     if value not in (None, False):
         setattr(ctx.ensure_object(State), str(param.name), value)
 
@@ -143,7 +149,7 @@ def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
 
 
 def target(fn: F) -> F:
-    """Add the shared flags; what they say is found in the State."""
+    """Add the shared flags; their values are in the State."""
     # click lists options in the reverse order of their application.
     fn = _shared("--debug", is_flag=True, help="Show tracebacks (also HEADRACE_DEBUG=1).")(fn)
     fn = _shared("--json", is_flag=True, help="Print JSON: one document, or one per line when following.")(fn)
@@ -152,7 +158,7 @@ def target(fn: F) -> F:
 
 
 def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Make a function a command's body: it is given the State first and returns the exit code."""
+    """Make a function a command's body: it takes the State first and returns the exit code."""
 
     @wraps(fn)
     def body(*args: Any, **kwargs: Any) -> int | None:
@@ -162,7 +168,7 @@ def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def when(value: str | datetime | float) -> datetime | float:
-    """A moment: an ISO date and time, or how long ago or from now, in seconds."""
+    """Return a moment, from an ISO date and time, or from how long ago or from now, in seconds."""
     if not isinstance(value, str):
         return value
     try:
@@ -175,7 +181,7 @@ def when(value: str | datetime | float) -> datetime | float:
     try:
         return moment(value)
     except click.BadParameter as error:
-        # Of what looks like a moment it is said what is wrong with it.
+        # For what looks like a moment, the error is that of a moment.
         if "local time" in error.message:
             raise
         raise click.BadParameter(
@@ -184,7 +190,7 @@ def when(value: str | datetime | float) -> datetime | float:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether this is meant as a length of time, whatever its length."""
+    """Return whether this is meant as a length of time, whatever its length."""
     return re.fullmatch(rf"\s*([\d.]+\s*({'|'.join(times.UNITS)})?\s*)+", text.lower()) is not None
 
 
@@ -232,7 +238,7 @@ def _time(name: str, field: str, help: str) -> Callable[[F], F]:
 
 
 class Address(NamedTuple):
-    """Where to listen."""
+    """An address to listen on."""
 
     host: str
     port: int
@@ -242,7 +248,7 @@ class Address(NamedTuple):
 
 
 def address(value: str | Address) -> Address:
-    """HOST:PORT, :PORT or PORT."""
+    """Return the address that HOST:PORT, :PORT or PORT names."""
     if isinstance(value, Address):
         return value
     host, _, port = value.rpartition(":")

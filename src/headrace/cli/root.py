@@ -56,7 +56,7 @@ At ``ACTIONS`` are those that are made from the table of actions."""
 
 
 def _listed() -> dict[str, str]:
-    """All commands with their lines, without importing them."""
+    """Return all commands with their summaries, without importing them."""
     from headrace.core.lifecycle.actions import ACTIONS  # not before it is needed: it imports the core
 
     lines = dict[str, str]()
@@ -66,7 +66,7 @@ def _listed() -> dict[str, str]:
 
 
 class Root(click.Group):
-    """A group whose commands return exit codes and raise headrace's errors."""
+    """A group with commands that return exit codes and raise headrace's errors."""
 
     def main(  # type: ignore[override]  # click's overloads tell by standalone_mode whether it returns
         self,
@@ -86,11 +86,11 @@ class Root(click.Group):
         return code
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, also those not imported yet."""
+        """Return the names of all commands, also those not imported yet."""
         return list(_listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command."""
+        """Import the command and return it."""
         place, line = COMMANDS.get(cmd_name, COMMANDS["ACTIONS"])
         module = importlib.import_module(f"headrace.cli.{place}")
         command = getattr(module, cmd_name) if line else module.COMMANDS.get(cmd_name)
@@ -118,7 +118,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The entry point of the ``headrace`` command."""
+    """Run the ``headrace`` command."""
     signal.signal(signal.SIGTERM, _terminated)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A bar or an arrow that a stream cannot show is no reason to show nothing.
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    """Take SIGTERM for an interrupt: a command cleans up, and cancels what it owns; a worker has its own ways."""
+    """Take SIGTERM for an interrupt: a command cleans up, and cancels what it owns; a worker has its own handlers."""
     interrupt = signal.getsignal(signal.SIGINT)
     if callable(interrupt):
         interrupt(signal.SIGINT, frame)

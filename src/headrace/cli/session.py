@@ -9,13 +9,14 @@ import socket
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from headrace.cli.app_finder import find_app, make_importable
 from headrace.cli.exit_codes import UNREACHABLE, noted
-from headrace.cli.options import State
+from headrace.cli.options import State, common
 from headrace.cli.output.console import warn
 from headrace.core import defaults
 from headrace.errors import ConfigError
@@ -23,18 +24,18 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "opened", "whose_url", "with_app"]
+__all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "on_app", "opened", "whose_url", "with_app"]
 
 T = TypeVar("T")
 
 USER = "cli"
-"""Who acted, where this machine has no name for them."""
+"""The name in the audit, where this machine has no name for the user."""
 
 
 def choose(state: State) -> tuple[App, str | None]:
-    """The App to use and the URL that overrides its own.
+    """Return the App to use and the URL that overrides its own.
 
-    ``--app`` wins; ``--url`` alone imports nobody's code; without flags the settings name an app, a URL, or neither.
+    ``--app`` wins; ``--url`` alone imports no code; without flags the settings name an app, a URL, or neither.
     """
     from headrace.app import App
     from headrace.config import Settings
@@ -51,7 +52,7 @@ def choose(state: State) -> tuple[App, str | None]:
 
 
 def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, creates: bool = False) -> T:
-    """Open the chosen App, await the work with it, close it; the work's answer.
+    """Open the chosen App, await the work with it, close it; return the result of the work.
 
     A command that only looks makes no store (``creates``): a mistyped name must not look like an empty one.
     """
@@ -63,11 +64,30 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
         return asyncio.run(_inside(app, work, creates))
 
 
+def on_app(*, creates: bool = False) -> Callable[[Callable[..., Coroutine[Any, Any, Any]]], Callable[..., int | None]]:
+    """Return a decorator that makes a coroutine function a command's body: it takes the open App and the State first.
+
+    A group does its own work only when no sub-command is called. ``creates``: as of ``with_app``.
+    """
+
+    def decorate(fn: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., int | None]:
+        @wraps(fn)
+        def body(state: State, *args: Any, **kwargs: Any) -> int | None:
+            if click.get_current_context().invoked_subcommand is not None:
+                return None
+            code: int | None = with_app(state, lambda app: fn(app, state, *args, **kwargs), creates=creates)
+            return code
+
+        return common(body)
+
+    return decorate
+
+
 def me() -> str:
-    """Who types, for the audit trails of jobs and settings: you, on this machine."""
+    """Return the user of this machine, for the audit of jobs and settings."""
     try:
         return f"{getpass.getuser()} on {socket.gethostname()}"[: defaults.MAX_NOTE_CHARACTERS]
-    except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
+    except (OSError, KeyError, ImportError):  # this machine has no name for the user
         return USER
 
 
@@ -79,7 +99,7 @@ class _Logged(logging.Handler):
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; of what is logged only that nobody meets a requirement: else nobody says so."""
+    """Show warnings as one line each; of the log only that no worker meets a requirement."""
     logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
@@ -104,7 +124,7 @@ class StoreUnusable(click.ClickException):
 
 
 def missing(app: App) -> str:
-    """That there is no store, and who says where it should be."""
+    """Return the error that there is no store, with the origin of its URL."""
     from headrace.engines.connect import redact
 
     where, whose = redact(app.settings.url), whose_url(app)
@@ -113,7 +133,7 @@ def missing(app: App) -> str:
 
 
 def whose_url(app: App) -> str:
-    """Where the URL comes from, and what it wins over."""
+    """Return where the URL comes from, and what it overrides."""
     from headrace.config import OVERRIDE
 
     won, others = app._url_source()
@@ -123,7 +143,7 @@ def whose_url(app: App) -> str:
 
 @asynccontextmanager
 async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
-    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
+    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened has its own exit code."""
     app._new_engine()
     try:
         if not creates and not await app.store.exists():

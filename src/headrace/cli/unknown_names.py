@@ -1,4 +1,4 @@
-"""Names of queues, tasks and rates that mean nothing to anybody: said, for a slip would pass unnoticed."""
+"""Notes about names of queues, tasks and rates that are unknown: otherwise a typing error would pass unnoticed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["REWRITTEN", "check_task", "note_strange", "note_undefined", "note_unreadable"]
 
 REWRITTEN = "a worker whose code still has it stores it again when it starts"
-"""What a person should know who has forgotten something."""
+"""The note after something was forgotten."""
 
 
 async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> None:
-    """Say so if nobody knows the name. ``undo``: something was set by it, and can be taken back."""
+    """Print a note if the name is unknown. ``undo``: something was set by it, and can be taken back."""
     message = await strange_name(app, of, name)
     if message is None:
         return
@@ -30,7 +30,7 @@ async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> 
 async def check_task(app: App, name: str) -> None:
     """Refuse a task that neither an App with tasks nor any worker of its store knows: its job would wait for ever.
 
-    Without such an App nobody here can tell a slip from the task of a service that is yet to start.
+    Without such an App a typing error cannot be distinguished from the task of a service that is yet to start.
 
     :raises UnknownTask: with what may have been meant
     """
@@ -47,7 +47,7 @@ async def check_task(app: App, name: str) -> None:
 
 
 async def note_undefined(app: App, names: Iterable[str]) -> None:
-    """Say which of these rates nobody has defined although somebody names them."""
+    """Print a note about those of these rates that are named but not defined."""
     undefined = await app.rates.undefined() if names else {}
     for name in names:
         if name in undefined:
@@ -55,6 +55,6 @@ async def note_undefined(app: App, names: Iterable[str]) -> None:
 
 
 async def note_unreadable(app: App, prefix: str) -> None:
-    """Say which settings of these only another version can read."""
+    """Print a note about settings that only another version can read."""
     for sentence in await unreadable_settings(app, prefix):
         warn(sentence)

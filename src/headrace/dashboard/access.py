@@ -43,8 +43,7 @@ class Viewer(Permissions, frozen=True, kw_only=True):
 
 
 Access = Callable[[Request], Allowed | Viewer | Awaitable[Allowed | Viewer]]
-"""Returns what the sender of a request may do. ``Viewer`` states more: a name for the audit, single scopes, a
-customer."""
+"""Returns what the sender of a request may do. ``Viewer`` states more: a name for the audit, scopes, a customer."""
 
 
 class Gate(Protocol):

@@ -58,7 +58,7 @@ class SharedReads:
     async def soon(
         self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]], patience: float = WAIT_SECONDS
     ) -> T | None:
-        """Return the same, if it comes soon; else the previous result, or None. The read continues for the next
+        """Return the same, if it comes soon; else the previous result, or None. The read goes on for the next
         request."""
         found = self._asked(key, seconds, ask)
         await asyncio.wait({found.future}, timeout=patience)

@@ -82,7 +82,7 @@ def timed(text: str) -> Markup:
 
 
 def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> Markup:
-    """Return how long ago a moment was, or when it will be; the script of the page keeps it current. ``ago``: with that
+    """Return how long ago a moment was, or when it will be; the page's script keeps it current. ``ago``: with that
     word.
 
     Without ``now`` the moment itself is shown, which does not change from one request to the next.

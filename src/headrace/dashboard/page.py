@@ -109,12 +109,11 @@ class PageRequest:
         return await self.dashboard.shared.get(key, seconds, ask)
 
     async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], seconds: float = 5.0) -> T | None:
-        """Return the same, if it comes soon, or as it was before; None: an open page gets it when it requests it
-        again."""
+        """Return the same, if it comes soon, or as it was before; None: an open page gets it at its next request."""
         return await self.dashboard.shared.soon(key, seconds, ask)
 
     async def queues(self) -> list[QueueInfo]:
-        """Every queue, with its jobs counted but for those that completed or were cancelled."""
+        """Return every queue, with its jobs counted except those that completed or were cancelled."""
         return await self.shared("queues", lambda: self.app.queues.list(history=False))
 
     async def hour(self) -> Span:
@@ -204,12 +203,12 @@ PAGE_ENTRIES = 20
 
 
 async def audit_of_job(ask: PageRequest, job: Job) -> list[Audited]:
-    """That it was submitted by hand, and by whom, if it was; its other acts are in its history."""
+    """Return the entry about a manual submit of the job, if it was; its other actions are in its history."""
     acts, key = await ask.shared("audit", lambda: ask.app.store.audit(MAX_AUDIT_ENTRIES)), f"task:{job.task}"
     return [one for one in acts if one.key == key and (one.details or {}).get("job") == str(job.id)]
 
 
 async def audit_of(ask: PageRequest, *keys: str) -> list[Audited]:
-    """The newest acts on these settings."""
+    """Return the newest actions on these settings."""
     acts = await ask.shared("audit", lambda: ask.app.store.audit(MAX_AUDIT_ENTRIES))
     return [one for one in acts if one.key in keys][:PAGE_ENTRIES]

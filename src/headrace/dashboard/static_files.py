@@ -26,8 +26,7 @@ def _content(name: str) -> bytes:
 
 @cache
 def version() -> str:
-    """Return a version that changes whenever one of the files does: it is part of their addresses, so that browsers may
-    cache them."""
+    """Return the version in their addresses, so that browsers may cache them: it changes whenever a file does."""
     return sha256(b"".join(map(_content, KINDS))).hexdigest()[:12]
 
 

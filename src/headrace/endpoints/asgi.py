@@ -119,8 +119,7 @@ def find_pages(
 
 
 class Addresses:
-    """The address at which an ASGI application shows jobs of an App, found in the routes of the one that serves a
-    request."""
+    """The addresses of an App's jobs, found in the routes of the ASGI application that serves the request."""
 
     def __init__(self, app: App, expand: Expand = lambda routes: routes, fixed: str | None = None) -> None:
         """``fixed``: the address, with ``{id}`` in it, where it cannot be found so."""

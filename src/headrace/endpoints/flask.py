@@ -82,8 +82,7 @@ class JobBlueprint(Blueprint):
     ) -> None:
         """``blueprint``: all other arguments of a ``Blueprint``.
 
-        Other arguments are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the
-        request.
+        The others are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the request.
 
         :raises ConfigError: naming the argument
         """
@@ -262,8 +261,7 @@ def status_blueprint(
     errors: Errors = "shown",
     **blueprint: Any,
 ) -> Blueprint:
-    """Return a ``Blueprint`` that shows the jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE
-    cancels.
+    """Return a ``Blueprint`` that shows jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE cancels.
 
     Ids are no secrets, so access must be decided: ``may_see`` is called within the request, and aborts or returns
     False; with ``identity`` callers see their own jobs; with ``public=True`` addresses have a signed token.

@@ -140,8 +140,7 @@ def kept_headers(headers: Values, allowed: Collection[str]) -> Values:
 
 
 def kept_query(query: Iterable[tuple[str, str]]) -> Values:
-    """Return the parameters of a query that are stored: no credentials. A handler's own parameters are among its
-    arguments."""
+    """Return the query parameters that are stored: no credentials. A handler's own are among its arguments."""
     return values_of((name, value) for name, value in query if not is_credential(name))
 
 

@@ -136,8 +136,8 @@ class StatusPages:
         return EndpointResponse(204) if telling is None else telling  # all was read: a browser reconnects no more
 
     def _teller(self, asked: EndpointRequest) -> Teller:
-        def snapshot(news: Update) -> Any:
-            return {"job": self.answers.document(news.job, asked.where(news.job.id))}
+        def snapshot(update: Update) -> Any:
+            return {"job": self.answers.document(update.job, asked.where(update.job.id))}
 
         return Teller(snapshot, self._ended, self._seen, self._change)
 
@@ -153,9 +153,9 @@ class StatusPages:
     def _error(self, error: ErrorInfo | None) -> ErrorDocument | None:
         return None if error is None else error_of(error, self.answers.tracebacks)
 
-    def _seen(self, news: Update) -> Update:
-        news = news if self._logs else replace(news, logs=())
-        return hidden_news(news, meant=True) if self._hides else news
+    def _seen(self, update: Update) -> Update:
+        update = update if self._logs else replace(update, logs=())
+        return hidden_news(update, meant=True) if self._hides else update
 
     # -- actions
 
@@ -166,11 +166,11 @@ class StatusPages:
         )
 
     async def retry(self, id: str, asked: EndpointRequest) -> EndpointResponse:
-        """Give a failed or cancelled job another go, with a new budget."""
+        """Retry a failed or cancelled job, with a new budget."""
         return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).retry(by=by))
 
     async def discard(self, id: str, asked: EndpointRequest) -> EndpointResponse:
-        """Put a completed or failed job away."""
+        """Discard a completed or failed job."""
         return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).discard(by=by))
 
     async def _acted(

@@ -183,12 +183,12 @@ def end_of(job: Job) -> tuple[Kind, msgspec.Struct] | None:
     return None
 
 
-def changes(news: Update) -> Iterator[tuple[Kind, msgspec.Struct]]:
+def changes(update: Update) -> Iterator[tuple[Kind, msgspec.Struct]]:
     """Yield what changed in the job since the last update, without its end.
 
     If the job had ended before the store was first read, its start is taken from the record.
     """
-    job, before = news.job, news.before
+    job, before = update.job, update.before
     if before is None or job == before:
         return
     if _started_unseen(before, job):
@@ -199,7 +199,7 @@ def changes(news: Update) -> Iterator[tuple[Kind, msgspec.Struct]]:
                 started, status=Status.RUNNING, reason=None, at=job.started_at or started.at, ended=False
             ),
         )
-    for attempt in news.history.attempts:
+    for attempt in update.history.attempts:
         if attempt.retry_at is not None:
             yield "retry", _retry_of(job, attempt)
     if job.rev != before.rev or job.status is not before.status:
@@ -252,15 +252,7 @@ def position_of(job: Job, place: Place | None) -> PositionTold:
 
 def log_of(entry: Entry) -> LogTold:
     """Return the event for a line of the log."""
-    line = LogLine.of(entry)
-    return LogTold(
-        attempt=line.attempt,
-        number=line.number,
-        at=line.at,
-        level=line.level,
-        logger=line.logger,
-        message=line.message,
-    )
+    return LogTold(**msgspec.structs.asdict(LogLine.of(entry)))
 
 
 def item_of(entry: Entry) -> ItemTold:

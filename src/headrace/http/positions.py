@@ -45,7 +45,7 @@ class Positions:
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 found = await self._app.jobs.position(job)
-        except (EngineError, TimeoutError):  # the job is stored, whatever is known of its place
+        except (EngineError, TimeoutError):  # the job is stored, whether its position is known or not
             return _UNKNOWN
         finally:
             self._busy = False

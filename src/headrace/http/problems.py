@@ -138,7 +138,7 @@ def id_of(text: str) -> UUID:
 
 
 def absent(id: UUID, app: App) -> Problem:
-    """What is said of a job that is not there, by the age of its id alone: so nobody learns whether it is another's."""
+    """Return the problem for a missing job, by the age of its id alone: so it never reveals another's job."""
     if may_be_pruned(id, app.settings.retention(), app.host.clock.now()):
         return Problem(410, "gone", "The job is gone", f"no job {id}: ended jobs are not kept for as long as that")
     return Problem(404, "not-found", "There is no such job", f"no job {id}")

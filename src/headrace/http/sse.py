@@ -52,7 +52,7 @@ class Teller(NamedTuple):
     """The document of the first event."""
     ended: Callable[[Job], Any] = ended_as
     """The document of the last event."""
-    seen: Callable[[Update], Update] = lambda news: news
+    seen: Callable[[Update], Update] = lambda update: update
     """The update without what the reader may not see."""
     change: Callable[[Any], Any] = lambda document: document
     """The document of an event in between."""
@@ -93,10 +93,10 @@ async def tell_job(app: App, job: Job, since: str | None, teller: Teller) -> Tel
 
 async def _told(reader: Reader, teller: Teller, *taken: Update) -> AsyncGenerator[bytes, None]:
     mark = taken[0].mark
-    for news in taken:
-        for part in _parts(teller.seen(news), mark, teller):
+    for update in taken:
+        for part in _parts(teller.seen(update), mark, teller):
             yield part
-        mark = news.mark
+        mark = update.mark
     over = taken[-1].over
     while not over:
         found = await reader.next(BEAT_SECONDS)
@@ -108,7 +108,7 @@ async def _told(reader: Reader, teller: Teller, *taken: Update) -> AsyncGenerato
         mark, over = found.mark, found.over
 
 
-def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
+def _parts(update: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
     """Return the events of an update; an id says how far a reader is that has read this event."""
     parts = [bytearray()]
 
@@ -117,24 +117,24 @@ def _parts(news: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
             parts.append(bytearray())
         parts[-1].extend(event(name, document, str(mark)))
 
-    if news.before is None:
-        tell("snapshot", teller.snapshot(news))
-    for entry in news.logs:
+    if update.before is None:
+        tell("snapshot", teller.snapshot(update))
+    for entry in update.logs:
         mark = replace(mark, log=entry.cursor)
         tell("log", log_of(entry))
-    for entry in news.items:
+    for entry in update.items:
         mark = replace(mark, item=entry.cursor)
         tell("item", item_of(entry))
-    events: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(news)]
-    if news.over and events and events[-1][0] == "status":
+    events: list[tuple[str, Any]] = [(name, teller.change(document)) for name, document in changes(update)]
+    if update.over and events and events[-1][0] == "status":
         events.pop()
-    if news.over:
-        events.append(("status", teller.ended(news.job)))
+    if update.over:
+        events.append(("status", teller.ended(update.job)))
     for name, document in events[:-1]:
         tell(name, document)
-    mark = news.mark  # only the last event completes the update
+    mark = update.mark  # only the last event completes the update
     for name, document in events[-1:]:
         tell(name, document)
-    if news.place is not None:
-        tell("position", position_of(news.job, news.place))
+    if update.place is not None:
+        tell("position", position_of(update.job, update.place))
     return [bytes(part) for part in parts]

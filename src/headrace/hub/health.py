@@ -27,8 +27,7 @@ _log = logging.getLogger("headrace.hub")
 PROBE_TIMEOUT_SECONDS = 2.0
 """Seconds that the store may take to reply to a probe."""
 WRITE_WAIT_SECONDS, WRITE_TIMEOUT_SECONDS = 0.5, 20.0
-"""Seconds that a probe waits for a write, and that the write may take: others write, too, and waiting for them makes a
-hub no less ready."""
+"""Seconds that a probe waits for a write, and that it may take: waiting for other writers makes a hub no less ready."""
 PROBE_CACHE_SECONDS = 1.0
 """Seconds for which the result of a probe is cached, since anyone may probe, which must not load the store."""
 
@@ -85,8 +84,7 @@ class Vitals:
         return await asyncio.shield(self._asking)
 
     async def store_lost(self) -> StoreLost | None:
-        """Return why the store does not come back; None: it may. The store is probed when a loop has ended by
-        itself."""
+        """Return why the store does not come back; None: it may. It is probed when a loop has ended by itself."""
         if "failed" in self.of_loops().values():
             await self.store_answers()
         return self._lost
@@ -137,14 +135,14 @@ def _error_of(task: asyncio.Task[None]) -> BaseException | None:
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
-async def tell_health(ask: OperationRequest) -> OperationReply:
+async def health(ask: OperationRequest) -> OperationReply:
     """Return the health of the process."""
     loops = ask.hub.vitals.of_loops()
     well = "failed" not in loops.values()
     return OperationReply(Health("ok" if well else "failed", loops), 200 if well else 503)
 
 
-async def tell_ready(ask: OperationRequest) -> OperationReply:
+async def ready(ask: OperationRequest) -> OperationReply:
     """Return whether the hub is ready for requests."""
     vitals = ask.hub.vitals
     up, loops = await vitals.store_answers(), vitals.of_loops()
@@ -159,29 +157,27 @@ def _word(fine: bool) -> Word:
     return "ok" if fine else "failed"
 
 
-async def tell_metrics(ask: OperationRequest) -> Response:
+async def metrics(ask: OperationRequest) -> Response:
     """Return all metrics for Prometheus."""
     return Response(await ask.hub.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 OPERATIONS = (
     Operation(
-        name="health",
         path="/healthz",
         summary="Whether the process is well",
         scope=None,
         bounded="nothing",
-        do=tell_health,
+        do=health,
         gives={200: Health, 503: Health},
         answered={"status": "ok", "loops": {"keys": "ok", "maintenance": "ok", "webhooks": "ok"}},
     ),
     Operation(
-        name="ready",
         path="/readyz",
         summary="Whether the hub should be sent requests: the store answers and takes writes, and it does not stop",
         scope=None,
         bounded="nothing",
-        do=tell_ready,
+        do=ready,
         gives={200: Ready, 503: Ready},
         answered={
             "status": "ready",
@@ -191,11 +187,10 @@ OPERATIONS = (
         },
     ),
     Operation(
-        name="metrics",
         path="/metrics",
         summary="Figures for Prometheus",
         scope="read",
-        do=tell_metrics,
+        do=metrics,
         gives={200: "text/plain"},
         answered="headrace_store_up 1.0\n",
     ),
@@ -213,7 +208,7 @@ def _version() -> Version:
     return Version(version("headrace"))
 
 
-async def tell_version(ask: OperationRequest) -> OperationReply:
+async def show_version(ask: OperationRequest) -> OperationReply:
     """Return the version of this hub."""
     return OperationReply(_version())
 
@@ -225,7 +220,7 @@ VERSION_OPERATIONS = (
         summary="Which version of headrace answers",
         scope="read",
         bounded="nothing",
-        do=tell_version,
+        do=show_version,
         gives={200: Version},
         answered={"headrace": "0.1.0"},
     ),

@@ -30,8 +30,7 @@ class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 15.0
     """Seconds for requests to finish after SIGTERM."""
     linger: float = 0.0
-    """Seconds after SIGTERM during which new requests are still served, so that a balancer can stop sending them
-    first."""
+    """Seconds after SIGTERM during which new requests are still served, so that a balancer can turn away first."""
     body_most: int = 2 * MIB
     bulk_most: int = 16 * MIB
     frame_most: int = 2 * MIB

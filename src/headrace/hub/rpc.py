@@ -237,9 +237,9 @@ class _HintSocket(ServedSocket):
         self._heard: frozenset[Topic] | None = None
         self._wanted: frozenset[Topic] | None = None
         self._attends: tuple[UUID, str] | None = None
-        """The worker whose connection this is, and by which proof it says so with its beats."""
+        """The worker that this connection belongs to, and the proof that it sends with its heartbeats."""
         self._cadence = hub.app.session.engine.rules.beat
-        """Seconds between two of these."""
+        """Seconds between two heartbeats."""
 
     def _leave(self, cut_off: bool) -> None:
         self._unwant()

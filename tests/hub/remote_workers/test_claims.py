@@ -119,7 +119,7 @@ async def test_one_job_is_told_to_few_of_many_who_listen(small: Served) -> None:
         assert given["job_id"] == id
         again = await sockets[n].ask("claim_job", worker_id=f"w{n}", capabilities=CAN, max_concurrent_jobs=2)
         assert again["type"] == "no_job"
-        assert not small.hub.fleet.news._waves, "as there is nothing more, nobody else is told"
+        assert not small.hub.fleet.availability._waves, "as there is nothing more, nobody else is told"
         assert sum(task.done() for task in hearing) < MANY / 2
         for task in hearing:
             task.cancel()
@@ -341,7 +341,7 @@ async def test_messages_that_come_at_once_are_those_of_one_worker(
         for n in (1, 2):  # the first of them registers it
             await socket.send("claim_job", **me, wait=0.3, id=n)
         assert [(await socket.next())["type"] for _ in range(2)] == ["no_job", "no_job"]
-        assert sum(worker.line is not None for worker in small.hub.fleet.workers.values()) == 1
+        assert sum(worker.link is not None for worker in small.hub.fleet.workers.values()) == 1
 
 
 async def test_limits_and_rates_hold_for_them_too(small: Served) -> None:

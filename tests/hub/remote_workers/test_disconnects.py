@@ -226,7 +226,7 @@ async def test_a_socket_that_ended_while_it_registered_tells_nothing_of_the_next
         went_on.set()
         await until(lambda: told)
         [worker] = told
-        assert worker.line is not None
+        assert worker.link is not None
         assert not worker.parted
         number = (await row_of(hub.app, known["worker"])).beats
         hub.app.session.engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{known['worker']}",)))

@@ -32,15 +32,15 @@ __all__ = ["COMMANDS", "confirm"]
 
 
 MAX_LISTED_REFUSALS = 5
-"""So many refusals are told one by one, more are counted: what went wrong must not scroll away."""
+"""So many refusals are printed one by one, more are counted: what went wrong must not scroll away."""
 
 
 class Verdict(NamedTuple):
-    """What came of acting on one job."""
+    """The outcome of an action on one job."""
 
     id: str
     verdict: str
-    """done, requested (a running job will be told), refused, or not_found."""
+    """done, requested (a running job will be stopped), refused, or not_found."""
     message: str | None
     job: Job | None
     code: int
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
     @classmethod
     def of(cls, acted: ActionResult) -> Verdict:
-        """The answer of the App, with its exit code."""
+        """Return the result of the App, with its exit code."""
         code, why = DONE, ""
         if acted.answer == "not_found":
             code, why = NOT_FOUND, "not found"
@@ -60,13 +60,13 @@ class Verdict(NamedTuple):
         return cls(str(acted.id), acted.answer, acted.message, acted.job, code, why)
 
     def to_dict(self) -> dict[str, Any]:
-        """As printed for programs."""
+        """Return it as printed for programs."""
         record = self.job.to_dict() if self.job else None
         return {"id": self.id, "verdict": self.verdict, "message": self.message, "job": record}
 
 
 def act(state: State, action: Action, ids: Sequence[str], yes: bool, chosen: dict[str, Any]) -> int:
-    """Do it to the jobs that are named or found by filters; the worst of the exit codes."""
+    """Do the action on the jobs that are named or found by filters; return the worst of the exit codes."""
     filters = given(**chosen)
     if bool(ids) == bool(filters):
         raise click.UsageError("name jobs by their ids or choose them by filters (--status, --task …), one of the two")
@@ -83,7 +83,7 @@ def act(state: State, action: Action, ids: Sequence[str], yes: bool, chosen: dic
 
 
 async def _found(app: App, action: Action, filters: dict[str, Any], yes: bool) -> list[Verdict]:
-    """Act on the jobs the filters choose; without a status, those the action can begin from."""
+    """Act on the jobs that the filters choose; without a status, those that the action can begin from."""
     chosen: Any = await wanted(app, filters)
     jobs = app.jobs.where(**chosen)
     count = await jobs.preview(action.verb)
@@ -106,9 +106,9 @@ async def _named(app: App, action: Action, name: str) -> Verdict:
 
 
 async def confirm(verb: Verb, count: int, yes: bool) -> None:
-    """Ask before acting on several jobs.
+    """Wait for a confirmation before an action on several jobs.
 
-    :raises click.UsageError: there is nobody to ask
+    :raises click.UsageError: there is no person to confirm
     :raises click.exceptions.Exit: the answer is no
     """
     if yes:
@@ -123,7 +123,7 @@ async def confirm(verb: Verb, count: int, yes: bool) -> None:
 
 
 async def _agreed(question: str) -> bool:
-    """Whether the person says yes; :raises click.Abort: they press Ctrl-C"""
+    """Return whether the person says yes; :raises click.Abort: they press Ctrl-C"""
     echo(f"{question} [y/N]: ", nl=False, err=True)
     try:
         await _typed()
@@ -137,7 +137,7 @@ async def _agreed(question: str) -> bool:
 
 
 async def _typed() -> None:
-    """Wait for a line on stdin while the loop goes on: in a read that blocks, the loop would not hear a Ctrl-C."""
+    """Wait for a line on stdin while the loop goes on: in a read that blocks, the loop would not notice a Ctrl-C."""
     loop, heard = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(sys.stdin, heard.set)
@@ -163,7 +163,7 @@ def _why(acted: ActionResult) -> str:
 
 
 def _changed(job: Job, verb: Verb, now: datetime, brief: bool) -> str:
-    """What the act made of the job, where its status does not say it; ``brief``: on a line of a terminal."""
+    """Return what the action made of the job, where its status does not say it; ``brief``: on a line of a terminal."""
     match verb:
         case Verb.MOVE:
             return f"queue {job.queue}"
@@ -196,12 +196,12 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
             changed = _changed(job, verb, now, out.is_terminal)
             out.print(line.append(f"  {changed}") if changed else line)
     if len(verdicts) > 1:
-        told = f"{len(done):,} of {len(verdicts):,} {ACTIONS[verb].past}"
-        say(f"{told}; {_counted(refused, verb)}" if len(refused) > MAX_LISTED_REFUSALS else told)
+        text = f"{len(done):,} of {len(verdicts):,} {ACTIONS[verb].past}"
+        say(f"{text}; {_counted(refused, verb)}" if len(refused) > MAX_LISTED_REFUSALS else text)
 
 
 def _counted(refused: Sequence[Verdict], verb: Verb) -> str:
-    """Many refusals in one line: how many for which reason, most first."""
+    """Return many refusals in one line: how many for which reason, most first."""
     reasons = Counter(verdict.why for verdict in refused).most_common()
     counts = ", ".join(f"{count:,} {why}" for why, count in reasons)
     return f"cannot {_words(verb)} {len(refused):,}: {counts} (--json names each)"
@@ -219,7 +219,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def _command(kind: type[Action], body: Callable[..., int], *options: Callable[[F], F]) -> click.Command:
-    """The command of an action: it takes ids or filters, and these options."""
+    """Return the command of an action: it takes ids or filters, and these options."""
     fn: Any = common(body)
     for option in reversed(options):
         fn = option(fn)
@@ -229,7 +229,7 @@ def _command(kind: type[Action], body: Callable[..., int], *options: Callable[[F
 
 
 def _plain(kind: type[Action]) -> click.Command:
-    """The command of an action whose fields are its options."""
+    """Return the command of an action with its fields as options."""
 
     def body(state: State, ids: tuple[str, ...], yes: bool, **given: Any) -> int:
         fields = {field.name: given.pop(f"to_{field.name}") for field in msgspec.structs.fields(kind)}

@@ -15,7 +15,7 @@ from headrace.cli.ids import resolve_batch
 from headrace.cli.options import State, common, duration
 from headrace.cli.output.console import console, document, echo, is_terminal, line, say
 from headrace.cli.output.words import counted, time_of_day
-from headrace.cli.session import me, with_app
+from headrace.cli.session import me, on_app, with_app
 from headrace.core.batch import Batch, cancelled, may_miss_some
 from headrace.core.status import Verb
 from headrace.errors import Unavailable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["batch", "batches"]
 
 POLL_SECONDS = 0.5
-"""Seconds between two looks at how far it is."""
+"""Seconds between two polls of its progress."""
 
 Viewer: TypeAlias = "Callable[[Batch], None]"
 
@@ -88,29 +88,25 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Batches per page.")
 @click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
-@common
-def batches(state: State, limit: int, cursor: str | None) -> None:
+@on_app()
+async def batches(app: App, state: State, limit: int, cursor: str | None) -> None:
     """List batches, newest first."""
+    page = await app.batches.list(limit=limit, cursor=cursor)
+    if state.json:
+        document(page)
+        return
+    if not page.items:
+        say("no batches" + ("" if cursor else " yet: app.batch() makes one"))
+        return
+    from headrace.cli.output.batches import batches_view
 
-    async def work(app: App) -> None:
-        page = await app.batches.list(limit=limit, cursor=cursor)
-        if state.json:
-            document(page)
-            return
-        if not page.items:
-            say("no batches" + ("" if cursor else " yet: app.batch() makes one"))
-            return
-        from headrace.cli.output.batches import batches_view
-
-        console().print(batches_view(page.items, app.host.clock.now()))
-        if page.cursor:
-            say(f"more: --cursor {page.cursor}")
-
-    with_app(state, work)
+    console().print(batches_view(page.items, app.host.clock.now()))
+    if page.cursor:
+        say(f"more: --cursor {page.cursor}")
 
 
 async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch], timeout: float | None) -> int:
-    """Show the batch whenever it has changed, until it has ended, and keep the last in ``seen``; the exit code."""
+    """Show every change of the batch until it has ended, and keep the last in ``seen``; return the exit code."""
     waiting = asyncio.create_task(handle.wait(timeout=timeout))
     try:
         with _viewer(app, state) as see:
@@ -133,7 +129,7 @@ async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch]
 
 @contextmanager
 def _viewer(app: App, state: State) -> Iterator[Viewer]:
-    """The way of showing that fits who is looking: JSON lines, plain lines, or a bar that moves."""
+    """Return the viewer that fits the reader: JSON lines, plain lines, or a bar that moves."""
     if state.json:
         yield line
         return

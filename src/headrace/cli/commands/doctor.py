@@ -1,4 +1,4 @@
-"""``doctor``: look at everything that can be wrong, and say what to do about it."""
+"""``doctor``: check everything that can be wrong, and say what to do about it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def doctor(state: State) -> int:
 
 
 def environment() -> list[Check]:
-    """What can be told without a store."""
+    """Return the checks that need no store."""
     return [_python(), *_versions(), _clock(), _zones()]
 
 
@@ -95,7 +95,7 @@ def _zones() -> Check:
 
 
 def _app_checks(state: State) -> list[Check]:
-    """The App can be imported, the settings can be read, and what the store itself says."""
+    """Check that the App can be imported and the settings can be read, and return what the store itself reports."""
     from headrace.core.explain.explanation import many
     from headrace.engine import Check
 
@@ -117,7 +117,7 @@ def _app_checks(state: State) -> list[Check]:
 
 
 def _settings(app: App, state: State) -> Check:
-    """Which store is meant, who says so, and what else was read."""
+    """Return which store is meant, by which settings, and what else was read."""
     from headrace.engine import Check
     from headrace.engines.connect import redact
 
@@ -133,7 +133,7 @@ def _settings(app: App, state: State) -> Check:
 
 
 def _sources(state: State) -> list[str]:
-    """Where settings come from, weakest first."""
+    """Return the sources of settings, weakest first."""
     from headrace.config import Settings, find_file
 
     file = find_file(Path.cwd())
@@ -144,7 +144,7 @@ def _sources(state: State) -> list[str]:
 
 
 async def _ask(app: App) -> list[Check]:
-    """What the store says; it is not made for that."""
+    """Return what the store reports; it is not made for that."""
     from headrace.engine import Check
 
     if not await app.store.exists():

@@ -53,7 +53,7 @@ def feed(state: State, **chosen: Any) -> int:
 
 
 def _viewer(state: State) -> Callable[[Changed], None]:
-    """The way of showing that fits who is looking: JSON lines, plain lines, or colours within the width."""
+    """Return the viewer that fits the reader: JSON lines, plain lines, or colours within the width."""
     if state.json:
         return _print_json
     return _shown() if is_terminal() else _print
@@ -108,7 +108,7 @@ def _shown() -> Callable[[Changed], None]:
 
 
 def _when(job: Job) -> datetime:
-    """When it came to be so; a job that fell due is queued since then, whoever wrote that down."""
+    """Return since when it is so; a job that fell due is queued since then, whenever that was written."""
     return max(job.updated_at, job.arrived_at) if job.status is Status.QUEUED else job.updated_at
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.hub import Hub, HubOptions
     from headrace.hub.server.server import HubServer
 
-__all__ = ["door_flags", "hub", "hub_options", "prepare", "set_up", "start", "under_way"]
+__all__ = ["chosen", "door_flags", "hub", "hub_options", "prepare", "start", "under_way"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -158,16 +158,9 @@ def hub(state: State, where: str | None, log_format: str | None, **flags: Any) -
     """
     from headrace.worker.process.loops import fast_loop
 
-    state.app = where or state.app
     options = hub_options(flags)
-    teller = set_up(state, log_format)
-    with ExitStack() as stack:
-        stack.enter_context(teller.others())
-        app, url = choose(state)
-        if url:
-            stack.enter_context(app.override(url=url))
-        with asyncio.Runner(loop_factory=fast_loop()) as runner:
-            return runner.run(_serve(app, options, teller))
+    with chosen(state, where, log_format) as (app, teller), asyncio.Runner(loop_factory=fast_loop()) as runner:
+        return runner.run(_serve(app, options, teller))
 
 
 async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
@@ -186,8 +179,8 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
         with on_signals(stop, server.stop) as signals:
             serving = await start(server, listener, teller)
             await serving
-        if server.lost is not None:  # whoever supervises it should start it anew, once there is a store
-            if not logs.has_told(server.lost):
+        if server.lost is not None:  # its supervisor should start it anew, once there is a store
+            if not logs.has_logged(server.lost):
                 raise server.lost
             return code_of(server.lost)
         teller("stopped", "stopped")
@@ -195,7 +188,7 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
 
 
 def hub_options(flags: dict[str, Any]) -> HubOptions:
-    """The settings of the hub that the flags ask for."""
+    """Return the settings of the hub, by the flags."""
     from headrace.hub import HubOptions
 
     root = flags["root_path"].rstrip("/")
@@ -222,17 +215,23 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
     )
 
 
-def set_up(state: State, log_format: str | None) -> Teller:
-    """How this command says what it does."""
+@contextmanager
+def chosen(state: State, where: str | None, log_format: str | None) -> Iterator[tuple[App, Teller]]:
+    """Choose the App, and set up the output of this command."""
     from headrace.cli.process.log_output import Teller
     from headrace.config import Settings
 
+    state.app = where or state.app
     state.log_format = log_format or Settings.load().log_format
-    return Teller(state, cast('Literal["text", "json"]', state.log_format), "headrace.hub")
+    teller = Teller(state, cast('Literal["text", "json"]', state.log_format), "headrace.hub")
+    with teller.others():
+        app, url = choose(state)
+        with app.override(url=url) if url else nullcontext():
+            yield app, teller
 
 
 def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
-    """A hub that is ready to serve, and where it listens.
+    """Return a hub that is ready to serve, and where it listens.
 
     :raises BadAddress: it cannot be served there
     """
@@ -254,7 +253,7 @@ def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
 
 
 async def start(server: HubServer, listener: socket.socket, teller: Teller) -> asyncio.Task[None]:
-    """Serve from now on, and say where; the serving, which ends when it is stopped."""
+    """Serve from now on, and print where; return the serving, which ends when it is stopped."""
     from headrace.engines.connect import redact
 
     app, options = server.hub.app, server.hub.options
@@ -267,13 +266,13 @@ async def start(server: HubServer, listener: socket.socket, teller: Teller) -> a
     if not await app.keys.list():
         teller.say("there are no keys: only programs of this machine are answered")
     if server.most < options.sockets:
-        told = f"the system lets this process have {server.most} connections, and not {options.sockets}: see ulimit -n"
-        teller.say(told)
+        text = f"the system lets this process have {server.most} connections, and not {options.sockets}: see ulimit -n"
+        teller.say(text)
     return serving
 
 
 def under_way(hub: Hub, grace: float, running: int = 0) -> str:
-    """What is waited for, in words; ``running``: jobs."""
+    """Return what is waited for, in words; ``running``: jobs."""
     left = [counted(sum(hub.access.open.values()), "request"), counted(running, "job")]
     awaited = " and ".join(one for one in left if not one.startswith("0 "))
     return f": {awaited} under way, at most {grace:g} s; once more to stop at once" if awaited else ""

@@ -9,7 +9,7 @@ import click
 from headrace.cli.ids import every, given, resolve, resolve_worker, wanted
 from headrace.cli.options import State, common, duration, filters
 from headrace.cli.output.console import console, document, echo, say, tell
-from headrace.cli.session import with_app
+from headrace.cli.session import on_app, with_app
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -63,7 +63,7 @@ def jobs(state: State, limit: int, cursor: str | None, whole: bool, only_count: 
 
 
 async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None) -> Page[Job]:
-    """A page that is full, if there is as much: by text, one that App.jobs gives may be short."""
+    """Return a full page, if there are as many jobs: by text, one that App.jobs gives may be short."""
     from headrace.core.query import Page
 
     items: tuple[Job, ...] = ()
@@ -76,30 +76,26 @@ async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None
 
 @click.command()
 @click.argument("id")
-@common
-def show(state: State, id: str) -> None:
+@on_app()
+async def show(app: App, state: State, id: str) -> None:
     """Show one job whole: its record, the timeline of its attempts, whom it waits for, and its family as a tree.
 
     ID may be the first or the last digits of an id if they fit one job only.
     """
+    found = await resolve(app, id)
+    job, history = await app.jobs.get(found), await app.jobs.history(found)
+    if state.json:
+        document(job.to_dict(history))
+        return
+    from headrace.cli.output.family import family_view, relatives
+    from headrace.cli.output.jobs import job_view
 
-    async def work(app: App) -> None:
-        found = await resolve(app, id)
-        job, history = await app.jobs.get(found), await app.jobs.history(found)
-        if state.json:
-            document(job.to_dict(history))
-            return
-        from headrace.cli.output.family import family_view, relatives
-        from headrace.cli.output.jobs import job_view
-
-        out = console()
-        crew = await app.workers.list() if job.worker else []
-        silent = next((row.silent_since for row in crew if row.info.id == job.worker), None)
-        out.print(job_view(job, history, app.host.clock.now(), out, silent))
-        for view in family_view(job, await relatives(app, job), app.host.clock.now(), out):
-            out.print(view)
-
-    with_app(state, work)
+    out = console()
+    crew = await app.workers.list() if job.worker else []
+    silent = next((row.silent_since for row in crew if row.info.id == job.worker), None)
+    out.print(job_view(job, history, app.host.clock.now(), out, silent))
+    for view in family_view(job, await relatives(app, job), app.host.clock.now(), out):
+        out.print(view)
 
 
 @click.command()
@@ -137,11 +133,11 @@ def explain(state: State, id: str | None, worker: str | None) -> None:
     async def work(app: App) -> None:
         if worker is not None:
             found = await resolve_worker(app, worker)
-            told = await app.workers.explain(found)
+            reason = await app.workers.explain(found)
         else:
             found = await resolve(app, id or "")
-            told = await app.jobs.explain(found)
-        answer: dict[str, Any] = {"id": str(found), "explanation": str(told), "facts": told.facts}
-        document(answer) if state.json else tell(str(told))
+            reason = await app.jobs.explain(found)
+        answer: dict[str, Any] = {"id": str(found), "explanation": str(reason), "facts": reason.facts}
+        document(answer) if state.json else tell(str(reason))
 
     with_app(state, work)

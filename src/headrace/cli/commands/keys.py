@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from headrace.cli.options import State, common, duration
-from headrace.cli.output.console import console, document, echo, say
-from headrace.cli.session import me, with_app
+from headrace.cli.options import State, duration, words
+from headrace.cli.output.console import document, echo, listing, say
+from headrace.cli.session import me, on_app
 from headrace.core.auth.api_keys import SCOPES, Scope
 
 if TYPE_CHECKING:
@@ -24,28 +23,23 @@ __all__ = ["keys"]
 
 
 @click.group(invoke_without_command=True)
-@common
-def keys(state: State) -> None:
+@on_app()
+async def keys(app: App, state: State) -> None:
     """List the keys of the hub, or create and revoke them."""
-    if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _list(app, state))
+    await _list(app, state)
 
 
 @keys.command("list")
-@common
-def list_(state: State) -> None:
+@on_app()
+async def list_(app: App, state: State) -> None:
     """List keys: what they may do, when they were last used, when they expire."""
-    with_app(state, lambda app: _list(app, state))
+    await _list(app, state)
 
 
 async def _list(app: App, state: State) -> None:
     found = await app.keys.list()
-    if state.json:
-        document(found)
-    elif not found:
-        say("no keys: a hub serves this machine alone until headrace keys create makes one")
-    else:
-        console().print(_table(found, app.host.clock.now()))
+    empty = "no keys: a hub serves this machine alone until headrace keys create makes one"
+    listing(state.json, found, empty, lambda _: _table(found, app.host.clock.now()))
 
 
 def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
@@ -71,17 +65,17 @@ def _table(found: Sequence[ApiKey], now: datetime) -> Fitted:
             Text(key.created_by or ""),
             used,
             expires,
-            Text(_told(key)),
+            Text(_permissions(key)),
         )
     return Fitted(made, ("by", "created"), wrap=True)
 
 
-def _told(key: ApiKey) -> str:
-    """What it may do, and where it is bound."""
+def _permissions(key: ApiKey) -> str:
+    """Return what it may do, and its bounds."""
     bounds = {"customer": (key.customer,) if key.customer else (), "tasks": key.tasks, "queues": key.queues}
-    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    limits = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
     pairs = () if key.profiles is None else (f"{key.profiles} pairs of task and requirements",)
-    return " · ".join((", ".join(key.scopes), *told, *pairs))
+    return " · ".join((", ".join(key.scopes), *limits, *pairs))
 
 
 @keys.command("create")
@@ -99,8 +93,9 @@ def _told(key: ApiKey) -> str:
     help="Its customer may have live jobs of N pairs of task and requirements, in place of 100.",
 )
 @click.option("--expires", type=duration, metavar="DURATION", help="It is refused after this long, as in 90d.")
-@common
-def create(
+@on_app(creates=True)
+async def create(
+    app: App,
     state: State,
     name: str,
     scopes: tuple[str, ...],
@@ -111,79 +106,59 @@ def create(
     expires: float | None,
 ) -> None:
     """Make a key for the hub and print it, once: the store keeps only its digest."""
-
-    async def work(app: App) -> None:
-        made = await app.keys.create(
-            name,
-            cast("list[Scope]", _words(scopes)),
-            customer=customer,
-            tasks=_words(tasks) or None,
-            queues=_words(queues) or None,
-            expires=expires,
-            profiles=profiles,
-            by=me(),
-        )
-        if state.json:
-            document(made)
-            return
-        echo(made.text)
-        say(f"keep it now: it is not shown again. headrace keys revoke {name} takes it back")
-
-    with_app(state, work, creates=True)
-
-
-def _words(given: Iterable[str]) -> list[str]:
-    return [word.strip() for one in given for word in one.split(",") if word.strip()]
+    made = await app.keys.create(
+        name,
+        cast("list[Scope]", words(scopes)),
+        customer=customer,
+        tasks=words(tasks) or None,
+        queues=words(queues) or None,
+        expires=expires,
+        profiles=profiles,
+        by=me(),
+    )
+    if state.json:
+        document(made)
+        return
+    echo(made.text)
+    say(f"keep it now: it is not shown again. headrace keys revoke {name} takes it back")
 
 
 @keys.command("revoke")
 @click.argument("name", metavar="NAME|PREFIX")
-@common
-def revoke(state: State, name: str) -> None:
+@on_app()
+async def revoke(app: App, state: State, name: str) -> None:
     """Refuse a key from now on, on every hub, and close what it has open."""
-
-    async def work(app: App) -> None:
-        gone = await app.keys.revoke(name, by=me())
-        document({"revoked": gone}) if state.json else say(f"key {gone} is revoked: every hub refuses it")
-
-    with_app(state, work)
+    gone = await app.keys.revoke(name, by=me())
+    document({"revoked": gone}) if state.json else say(f"key {gone} is revoked: every hub refuses it")
 
 
 @keys.command("rotate")
 @click.option("--forget", is_flag=True, help="What was signed so far is void at once: these workers register anew.")
-@common
-def rotate(state: State, forget: bool) -> None:
+@on_app()
+async def rotate(app: App, state: State, forget: bool) -> None:
     """Sign the leases of workers behind hubs with a new secret."""
-
-    async def work(app: App) -> None:
-        await app.keys.rotate_leases(forget=forget, by=me())
-        if state.json:
-            document({"rotated": True, "forgot": forget})
-        else:
-            say("leases are signed with a new secret" + (", and all before are void" if forget else ""))
-
-    with_app(state, work)
+    await app.keys.rotate_leases(forget=forget, by=me())
+    if state.json:
+        document({"rotated": True, "forgot": forget})
+    else:
+        say("leases are signed with a new secret" + (", and all before are void" if forget else ""))
 
 
 @keys.command("replace-secret")
-@common
-def replace_secret(state: State) -> None:
+@on_app()
+async def replace_secret(app: App, state: State) -> None:
     """Take up the HEADRACE_SECRET that is set here in place of the one before; none, if it is not set.
 
     All leases of workers behind hubs are void at once. Restart every hub with the same secret.
     """
-
-    async def work(app: App) -> None:
-        changed = await app.keys.replace_secret(by=me())
-        if state.json:
-            document({"replaced": True, "webhooks": changed})
-            return
-        say(
-            "what is signed with is derived from another secret"
-            if app.settings.secret
-            else "HEADRACE_SECRET is used no more"
-        )
-        for id in changed:
-            say(f"its secret is another one now: headrace webhooks rotate {id}, and tell its receiver")
-
-    with_app(state, work)
+    changed = await app.keys.replace_secret(by=me())
+    if state.json:
+        document({"replaced": True, "webhooks": changed})
+        return
+    say(
+        "what is signed with is derived from another secret"
+        if app.settings.secret
+        else "HEADRACE_SECRET is used no more"
+    )
+    for id in changed:
+        say(f"its secret is another one now: headrace webhooks rotate {id}, and tell its receiver")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from headrace.cli.options import State, common, duration
-from headrace.cli.output.console import console, document, say
-from headrace.cli.session import me, with_app
+from headrace.cli.output.console import document, listing, say
+from headrace.cli.session import me, on_app, with_app
 from headrace.cli.unknown_names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.core.limits.rate import Rate
 
@@ -21,23 +21,15 @@ Kind = Literal["fixed", "sliding", "bucket"]
 
 
 @click.group(invoke_without_command=True)
-@common
-def limits(state: State) -> None:
+@on_app()
+async def limits(app: App, state: State) -> None:
     """List the limits of tasks, or set, reset and forget them."""
-    if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _limits(app, state))
+    await _limits(app, state)
 
 
 async def _limits(app: App, state: State, task: str | None = None) -> None:
     found = [one for one in await app.limits.list() if task in (None, one.task)]
-    if state.json:
-        document(found)
-    elif not found:
-        say("no task is limited")
-    else:
-        from headrace.cli.output.store import limits_view
-
-        console().print(limits_view(found))
+    listing(state.json, found, "no task is limited", lambda views: views.limits_view(found))
     await note_unreadable(app, "limit:")
 
 
@@ -67,49 +59,34 @@ def set_limit(
 
 @limits.command("reset")
 @click.argument("task")
-@common
-def reset_limit(state: State, task: str) -> None:
+@on_app()
+async def reset_limit(app: App, state: State, task: str) -> None:
     """Drop what was set while running; the code applies again."""
-
-    async def work(app: App) -> None:
-        await app.limits.reset(task, by=me())
-        await _limits(app, state, task)
-        await note_strange(app, "task", task, undo=False)
-
-    with_app(state, work)
+    await app.limits.reset(task, by=me())
+    await _limits(app, state, task)
+    await note_strange(app, "task", task, undo=False)
 
 
 @limits.command("forget")
 @click.argument("task")
-@common
-def forget_limit(state: State, task: str) -> None:
+@on_app()
+async def forget_limit(app: App, state: State, task: str) -> None:
     """Delete all stored limits of a task, those from code included; its jobs stay."""
-
-    async def work(app: App) -> None:
-        await app.limits.forget(task, by=me())
-        document({"forgotten": task}) if state.json else say(f"task {task} has no limits any more; {REWRITTEN}")
-
-    with_app(state, work)
+    await app.limits.forget(task, by=me())
+    document({"forgotten": task}) if state.json else say(f"task {task} has no limits any more; {REWRITTEN}")
 
 
 @click.group(invoke_without_command=True)
-@common
-def rates(state: State) -> None:
+@on_app()
+async def rates(app: App, state: State) -> None:
     """List rates, or set, reset and forget them."""
-    if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _rates(app, state))
+    await _rates(app, state)
 
 
 async def _rates(app: App, state: State, name: str | None = None) -> None:
     found = {one: rate for one, rate in (await app.rates.list()).items() if name in (None, one)}
-    if state.json:
-        document(found)
-    elif not found:
-        say("no rates: app.rate in code, or headrace rates set, makes one")
-    else:
-        from headrace.cli.output.store import rates_view
-
-        console().print(rates_view(found))
+    empty = "no rates: app.rate in code, or headrace rates set, makes one"
+    listing(state.json, found, empty, lambda views: views.rates_view(found))
     await note_unreadable(app, "rate:")
 
 
@@ -124,47 +101,37 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
 )
 @click.option("--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted (default: fixed).")
 @click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key has a rate of its own.")
-@common
-def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind | None, keyed: bool | None) -> None:
+@on_app(creates=True)
+async def set_rate(
+    app: App, state: State, name: str, limit: int, per: float | None, kind: Kind | None, keyed: bool | None
+) -> None:
     """Make or change a rate limit; this overrides the code until reset. An option left out stays as it is."""
-
-    async def work(app: App) -> None:
-        old = (await app.rates.list()).get(name)
-        span = per if old is None or per is not None else old.per
-        if span is None:
-            raise click.UsageError(f"there is no rate {name!r} yet: give --per")
-        of_kind = kind or ("fixed" if old is None else old.kind)
-        by_key = keyed if keyed is not None else old is not None and old.keyed
-        await app.rates.set(name, Rate(limit, per=span, kind=of_kind, keyed=by_key), by=me())
-        await _rates(app, state, name)
-        await note_strange(app, "rate", name)
-
-    with_app(state, work, creates=True)
+    old = (await app.rates.list()).get(name)
+    span = per if old is None or per is not None else old.per
+    if span is None:
+        raise click.UsageError(f"there is no rate {name!r} yet: give --per")
+    of_kind = kind or ("fixed" if old is None else old.kind)
+    by_key = keyed if keyed is not None else old is not None and old.keyed
+    await app.rates.set(name, Rate(limit, per=span, kind=of_kind, keyed=by_key), by=me())
+    await _rates(app, state, name)
+    await note_strange(app, "rate", name)
 
 
 @rates.command("reset")
 @click.argument("name")
-@common
-def reset_rate(state: State, name: str) -> None:
+@on_app()
+async def reset_rate(app: App, state: State, name: str) -> None:
     """Drop what was set while running; the code applies again."""
-
-    async def work(app: App) -> None:
-        await app.rates.reset(name, by=me())
-        await _rates(app, state, name)
-        await note_strange(app, "rate", name, undo=False)
-
-    with_app(state, work)
+    await app.rates.reset(name, by=me())
+    await _rates(app, state, name)
+    await note_strange(app, "rate", name, undo=False)
 
 
 @rates.command("forget")
 @click.argument("name")
-@common
-def forget_rate(state: State, name: str) -> None:
+@on_app()
+async def forget_rate(app: App, state: State, name: str) -> None:
     """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more."""
-
-    async def work(app: App) -> None:
-        await app.rates.forget(name, by=me())
-        document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
-        await note_undefined(app, [name])
-
-    with_app(state, work)
+    await app.rates.forget(name, by=me())
+    document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
+    await note_undefined(app, [name])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import State, common
-from headrace.cli.output.console import console, document, say
-from headrace.cli.session import me, with_app
+from headrace.cli.output.console import document, listing, say
+from headrace.cli.session import me, on_app, with_app
 from headrace.cli.unknown_names import REWRITTEN, note_strange, note_undefined, note_unreadable
 
 if TYPE_CHECKING:
@@ -20,25 +20,14 @@ __all__ = ["queues"]
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(1, 1000), default=1000, show_default=True, help="Queues per page.")
 @click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
-@common
-def queues(state: State, limit: int, cursor: str | None) -> None:
+@on_app()
+async def queues(app: App, state: State, limit: int, cursor: str | None) -> None:
     """List queues, or pause, resume, set, reset and forget them."""
-    if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _list(app, state, limit, cursor))
-
-
-async def _list(app: App, state: State, limit: int, cursor: str | None) -> None:
     from headrace.client.api.queues import page_of_queues
 
     page = page_of_queues(await app.queues.list(), limit, cursor)
-    if state.json:
-        document(page.items)
-    elif not page.items:
-        say("no more queues" if cursor else "no queues yet: the first job of a queue makes it")
-    else:
-        from headrace.cli.output.store import queues_view
-
-        console().print(queues_view(page.items, app.host.clock.now()))
+    empty = "no more queues" if cursor else "no queues yet: the first job of a queue makes it"
+    listing(state.json, page.items, empty, lambda views: views.queues_view(page.items, app.host.clock.now()))
     if page.cursor:
         say(f"more: --cursor {page.cursor}")
     await note_unreadable(app, "queue:")
@@ -54,30 +43,22 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @queues.command()
 @click.argument("name")
 @click.option("--by", help="Who pauses it, for explain to tell; you on this machine, if left out.")
-@common
-def pause(state: State, name: str, by: str | None) -> None:
+@on_app(creates=True)
+async def pause(app: App, state: State, name: str, by: str | None) -> None:
     """Pause the queue: none of its jobs are started, running ones go on."""
-
-    async def work(app: App) -> None:
-        await app.queues.pause(name, by=by or me())
-        await _one(app, name, state, "is paused: headrace queues resume opens it again")
-        await note_strange(app, "queue", name)
-
-    with_app(state, work, creates=True)
+    await app.queues.pause(name, by=by or me())
+    await _one(app, name, state, "is paused: headrace queues resume opens it again")
+    await note_strange(app, "queue", name)
 
 
 @queues.command()
 @click.argument("name")
-@common
-def resume(state: State, name: str) -> None:
+@on_app(creates=True)
+async def resume(app: App, state: State, name: str) -> None:
     """Resume a paused queue."""
-
-    async def work(app: App) -> None:
-        await app.queues.resume(name, by=me())
-        await _one(app, name, state, "is open")
-        await note_strange(app, "queue", name)
-
-    with_app(state, work, creates=True)
+    await app.queues.resume(name, by=me())
+    await _one(app, name, state, "is open")
+    await note_strange(app, "queue", name)
 
 
 @queues.command("set")
@@ -119,28 +100,18 @@ def set_(
 
 @queues.command()
 @click.argument("name")
-@common
-def reset(state: State, name: str) -> None:
+@on_app(creates=True)
+async def reset(app: App, state: State, name: str) -> None:
     """Drop what was set while running, a pause included; the code applies again."""
-
-    async def work(app: App) -> None:
-        await app.queues.reset(name, by=me())
-        await _one(app, name, state, "is as the code says")
-        await note_strange(app, "queue", name, undo=False)
-
-    with_app(state, work, creates=True)
+    await app.queues.reset(name, by=me())
+    await _one(app, name, state, "is as the code says")
+    await note_strange(app, "queue", name, undo=False)
 
 
 @queues.command()
 @click.argument("name")
-@common
-def forget(state: State, name: str) -> None:
+@on_app()
+async def forget(app: App, state: State, name: str) -> None:
     """Delete all stored settings of the queue, those from code and a pause included; its jobs stay."""
-
-    async def work(app: App) -> None:
-        await app.queues.forget(name, by=me())
-        document({"forgotten": name}) if state.json else say(
-            f"queue {name} has no stored settings any more; {REWRITTEN}"
-        )
-
-    with_app(state, work)
+    await app.queues.forget(name, by=me())
+    document({"forgotten": name}) if state.json else say(f"queue {name} has no stored settings any more; {REWRITTEN}")

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.options import State, common, duration, moment
 from headrace.cli.options import payload as read_payload
-from headrace.cli.output.console import console, document, echo, say
-from headrace.cli.session import me, with_app
+from headrace.cli.output.console import console, document, echo, listing, say
+from headrace.cli.session import me, on_app, with_app
 from headrace.cli.unknown_names import check_task
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.client.api.schedules import ScheduleInfo
     from headrace.core.schedule.rules import Continuous, Cron, Every
 
 __all__ = ["schedules"]
 
 
 @click.group(invoke_without_command=True)
-@common
-def schedules(state: State) -> None:
+@on_app()
+async def schedules(app: App, state: State) -> None:
     """List schedules, or show, create, pause, resume, trigger and delete them, and see their next fires."""
-    if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _list(app, state))
-
-
-async def _list(app: App, state: State) -> None:
     found = await app.schedules.list()
-    if state.json:
-        document(found)
-    elif not found:
-        say("no schedules: give a task one in code (schedule=Cron(…)), or use headrace schedules create")
-    else:
-        from headrace.cli.output.store import schedules_view
-
-        console().print(schedules_view(found, app.host.clock.now()))
+    empty = "no schedules: give a task one in code (schedule=Cron(…)), or use headrace schedules create"
+    listing(state.json, found, empty, lambda views: views.schedules_view(found, app.host.clock.now()))
 
 
 async def _one(app: App, name: str, state: State, what: str) -> None:
@@ -128,109 +116,70 @@ def _rule(**given: Any) -> Cron | Every | Continuous:
 
 @schedules.command()
 @click.argument("name")
-@common
-def show(state: State, name: str) -> None:
+@on_app()
+async def show(app: App, state: State, name: str) -> None:
     """Show everything about a schedule."""
+    found = await app.schedules.get(name)
+    if state.json:
+        document(found)
+    else:
+        from headrace.cli.output.store import schedule_view
 
-    async def work(app: App) -> None:
-        found = await app.schedules.get(name)
-        if state.json:
-            document(found)
-        else:
-            from headrace.cli.output.store import schedule_view
-
-            console().print(schedule_view(found, app.host.clock.now()))
-
-    with_app(state, work)
+        console().print(schedule_view(found, app.host.clock.now()))
 
 
 @schedules.command("next")
 @click.argument("name")
 @click.option("-n", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many fires.")
-@common
-def next_(state: State, name: str, n: int) -> None:
+@on_app()
+async def next_(app: App, state: State, name: str, n: int) -> None:
     """Show when a schedule fires next, in local time and, if it has another time zone, in that."""
+    from headrace.core import times
+    from headrace.core.schedule.localtime import zone
 
-    async def work(app: App) -> None:
-        found = await app.schedules.get(name)
-        fires = [_Fire(at, found) for at in await app.schedules.preview(name, n)]
-        if state.json:
-            document([fire.as_dict() for fire in fires])
-            return
-        if found.state != "active":
-            say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
-        for fire in fires:
-            echo(fire.words())
-
-    with_app(state, work)
-
-
-class _Fire:
-    """One fire, as the clocks in the zone of its rule show it."""
-
-    def __init__(self, at: datetime, schedule: ScheduleInfo) -> None:
-        from headrace.core.schedule.localtime import zone
-
-        self.at, self.zone = at, getattr(schedule.rule, "tz", "UTC")
-        self.local = at.astimezone(zone(self.zone))
-
-    def words(self) -> str:
-        from headrace.core.times import moment
-
-        here, there = moment(self.at, None), moment(self.at, self.local.tzinfo)
-        return here if here == there else f"{here}  ({there} {self.zone})"
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"at": self.at.astimezone(UTC), "local": self.local.isoformat()}
+    found, fires = await app.schedules.get(name), await app.schedules.preview(name, n)
+    tz = getattr(found.rule, "tz", "UTC")
+    if state.json:
+        document([{"at": at.astimezone(UTC), "local": at.astimezone(zone(tz)).isoformat()} for at in fires])
+        return
+    if found.state != "active":
+        say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
+    for at in fires:
+        here, there = times.moment(at, None), times.moment(at, zone(tz))
+        echo(here if here == there else f"{here}  ({there} {tz})")
 
 
 @schedules.command()
 @click.argument("name")
-@common
-def pause(state: State, name: str) -> None:
+@on_app()
+async def pause(app: App, state: State, name: str) -> None:
     """Stop a schedule from firing."""
-
-    async def work(app: App) -> None:
-        await app.schedules.pause(name, by=me())
-        await _one(app, name, state, "is paused")
-
-    with_app(state, work)
+    await app.schedules.pause(name, by=me())
+    await _one(app, name, state, "is paused")
 
 
 @schedules.command()
 @click.argument("name")
-@common
-def resume(state: State, name: str) -> None:
+@on_app()
+async def resume(app: App, state: State, name: str) -> None:
     """Let a paused schedule fire again."""
-
-    async def work(app: App) -> None:
-        await app.schedules.resume(name, by=me())
-        await _one(app, name, state, "is on")
-
-    with_app(state, work)
+    await app.schedules.resume(name, by=me())
+    await _one(app, name, state, "is on")
 
 
 @schedules.command()
 @click.argument("name")
-@common
-def trigger(state: State, name: str) -> None:
+@on_app()
+async def trigger(app: App, state: State, name: str) -> None:
     """Submit a schedule's job now, and print its id."""
-
-    async def work(app: App) -> None:
-        handle = await app.schedules.trigger(name, by=me())
-        document((handle.last or await handle.refresh()).to_dict()) if state.json else echo(str(handle.id))
-
-    with_app(state, work)
+    handle = await app.schedules.trigger(name, by=me())
+    document((handle.last or await handle.refresh()).to_dict()) if state.json else echo(str(handle.id))
 
 
 @schedules.command()
 @click.argument("name")
-@common
-def delete(state: State, name: str) -> None:
+@on_app()
+async def delete(app: App, state: State, name: str) -> None:
     """Remove a schedule; the jobs it has submitted stay."""
-
-    async def work(app: App) -> None:
-        await app.schedules.delete(name, by=me())
-        document({"deleted": name}) if state.json else say(f"schedule {name} deleted")
-
-    with_app(state, work)
+    await app.schedules.delete(name, by=me())
+    document({"deleted": name}) if state.json else say(f"schedule {name} deleted")

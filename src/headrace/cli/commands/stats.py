@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.ids import check_range
-from headrace.cli.options import State, common, when
+from headrace.cli.options import State, when
 from headrace.cli.output.console import console, document, say
-from headrace.cli.session import with_app
+from headrace.cli.session import on_app
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,8 +41,9 @@ _ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", 
 @click.option(
     "--step", type=click.Choice(["minute", "hour", "day"]), help="How long a point is.  [default: by --since]"
 )
-@common
-def charts(
+@on_app()
+async def charts(
+    app: App,
     state: State,
     task: str | None,
     queue: str | None,
@@ -56,30 +57,26 @@ def charts(
     days, days for 90 days. The numbers are approximate: a worker that is killed takes along what it finished since its
     last heartbeat.
     """
-
-    async def work(app: App) -> None:
-        hour_ago, now = 3600.0 if since is None else since, 0.0 if until is None else until
-        check_range(app.host.clock.now(), hour_ago, now, "--since", "--until")
-        found = await app.stats.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
-        if state.json:
-            document(found)
-        elif not found.series:
-            say("nothing was finished in this time, or no worker has told of it yet")
-        else:
-            out = console()
-            out.print(view(found, out.width))
-
-    with_app(state, work)
+    hour_ago, now = 3600.0 if since is None else since, 0.0 if until is None else until
+    check_range(app.host.clock.now(), hour_ago, now, "--since", "--until")
+    found = await app.stats.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
+    if state.json:
+        document(found)
+    elif not found.series:
+        say("nothing was finished in this time, or no worker has told of it yet")
+    else:
+        out = console()
+        out.print(view(found, out.width))
 
 
 def view(found: Charts, columns: int) -> RenderableType:
-    """The table for a terminal of so many columns, and what its numbers are."""
+    """Return the table for a terminal of so many columns, and what its numbers are."""
     from rich.console import Group
 
     from headrace.cli.output.jobs import table
     from headrace.cli.output.tables import Fitted
     from headrace.cli.output.text import Text
-    from headrace.cli.output.words import moment as told
+    from headrace.cli.output.words import moment as moment_text
     from headrace.cli.output.words import span
 
     right = ("done", "failed", "retried", "waited", "ran")
@@ -99,10 +96,10 @@ def view(found: Charts, columns: int) -> RenderableType:
             _times(total.running),
             Text(_line(series, found, wide), "cyan"),
         )
-    # Queue and task tell the lines apart, so they stay.
+    # Queue and task distinguish the lines, so they stay.
     fitted = Fitted(made, spare=("retried", "attempts", "waited")).at(columns)
     shown = [str(column.header) for column in fitted.columns]
-    legend = f"{told(found.since)} to {told(found.until)}"
+    legend = f"{moment_text(found.since)} to {moment_text(found.until)}"
     if "attempts" in shown:
         legend += f", a bar is {span(wide.total_seconds())}"
     times = ", ".join(name for name in ("waited", "ran") if name in shown)
@@ -110,7 +107,7 @@ def view(found: Charts, columns: int) -> RenderableType:
 
 
 def _line(series: Series, found: Charts, wide: timedelta) -> str:
-    """A bar for each span of time; what is kept by longer ones only is shown where they begin."""
+    """Return a bar for each span of time; what is kept by longer ones only is shown where they begin."""
     counts = [0] * -(-(found.until - found.since) // wide)
     for point in series.points:
         counts[max(0, (point.at - found.since) // wide)] += sum(getattr(point, name) for name in _ATTEMPTS)
@@ -129,17 +126,13 @@ def _times(found: Quantiles | None) -> str:
 
 
 @click.command()
-@common
-def stats(state: State) -> None:
+@on_app()
+async def stats(app: App, state: State) -> None:
     """Count jobs by status, and check the ledger: submitted = live + ended + pruned."""
+    found = await app.stats.counts()
+    if state.json:
+        document(found)
+        return
+    from headrace.cli.output.store import stats_view
 
-    async def work(app: App) -> None:
-        found = await app.stats.counts()
-        if state.json:
-            document(found)
-            return
-        from headrace.cli.output.store import stats_view
-
-        console().print(stats_view(found, app.host.clock.now()))
-
-    with_app(state, work)
+    console().print(stats_view(found, app.host.clock.now()))

@@ -8,8 +8,8 @@ import click
 
 from headrace.cli.exit_codes import noted
 from headrace.cli.options import State, common
-from headrace.cli.output.console import console, document, echo, say
-from headrace.cli.session import StoreUnusable, choose, with_app
+from headrace.cli.output.console import document, echo, listing, say
+from headrace.cli.session import StoreUnusable, choose, on_app
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,34 +20,20 @@ __all__ = ["audit", "migrate", "prune"]
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many, the newest.")
-@common
-def audit(state: State, limit: int) -> None:
+@on_app()
+async def audit(app: App, state: State, limit: int) -> None:
     """Show who changed queues, limits, rates, schedules and keys, and when; of a job, `headrace show` says it."""
-
-    async def work(app: App) -> None:
-        found = await app.store.audit(limit)
-        if state.json:
-            document(found)
-        elif not found:
-            say("nothing was changed: queues, limits, rates and schedules are as the code says")
-        else:
-            from headrace.cli.output.store import audit_view
-
-            console().print(audit_view(found, app.host.clock.now()))
-
-    with_app(state, work)
+    found = await app.store.audit(limit)
+    empty = "nothing was changed: queues, limits, rates and schedules are as the code says"
+    listing(state.json, found, empty, lambda views: views.audit_view(found, app.host.clock.now()))
 
 
 @click.command()
-@common
-def prune(state: State) -> None:
+@on_app()
+async def prune(app: App, state: State) -> None:
     """Delete ended jobs that are past their retention; workers do this by themselves."""
-
-    async def work(app: App) -> None:
-        gone = await app.store.prune()
-        document({"pruned": gone}) if state.json else echo(f"{gone} pruned")
-
-    with_app(state, work)
+    gone = await app.store.prune()
+    document({"pruned": gone}) if state.json else echo(f"{gone} pruned")
 
 
 @click.command()
@@ -58,7 +44,7 @@ def migrate(state: State, plan: bool) -> None:
     import asyncio
     from contextlib import nullcontext
 
-    # An App whose store needs a migration cannot be opened, so this one command works on a closed one.
+    # An App with a store that needs a migration cannot be opened, so this one command works on a closed one.
     app, url = choose(state)
     with app.override(url=url) if url else nullcontext():
         app._new_engine()

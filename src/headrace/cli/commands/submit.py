@@ -14,7 +14,7 @@ from headrace.cli.options import F, State, common, duration, moment, pairs
 from headrace.cli.options import payload as read_payload
 from headrace.cli.output.console import document, echo, say
 from headrace.cli.output.words import compact
-from headrace.cli.output.words import moment as told
+from headrace.cli.output.words import moment as moment_text
 from headrace.cli.session import USER, with_app
 from headrace.cli.unknown_names import check_task
 from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
@@ -98,12 +98,14 @@ def _options(
     requires: tuple[str, ...] = (),
     **others: Any,
 ) -> dict[str, Any]:
-    """The flags that were given, as JobOptions."""
+    """Return the flags that were given, as JobOptions."""
     if others.get("delay") is not None and others.get("not_before") is not None:
         raise click.UsageError("--delay and --not-before exclude each other")
     first, last = others.get("not_before"), others.get("not_after")
     if first is not None and last is not None and last <= first:
-        raise click.UsageError(f"--not-after ({told(last)}) must be later than --not-before ({told(first)})")
+        raise click.UsageError(
+            f"--not-after ({moment_text(last)}) must be later than --not-before ({moment_text(first)})"
+        )
     if not others["after"] and (others["after_when"] or others["on_parent_failure"]):
         raise click.UsageError("--after-when and --on-parent-failure say more about --after, which is missing")
     chosen = {name: value for name, value in others.items() if value is not None}
@@ -135,17 +137,17 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
     async def work(app: App) -> None:
         handle = await _submitted(app, task, body, chosen)
         if state.json:
-            told = {"duplicate": handle.duplicate, "replaced": handle.replaced}
-            document((await _record(handle)).to_dict() | told)
+            extra = {"duplicate": handle.duplicate, "replaced": handle.replaced}
+            document((await _record(handle)).to_dict() | extra)
             return
         echo(str(handle.id))
         if handle.duplicate:
-            say(_told_duplicate(handle, chosen))
+            say(_duplicate_text(handle, chosen))
 
     with_app(state, work, creates=True)
 
 
-def _told_duplicate(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
+def _duplicate_text(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
     job, key = handle.last, chosen.get("request_key")
     if job is not None and key is not None and job.request_key == key:
         return f"already there: this request made it before; it is {job.status}"
@@ -231,7 +233,7 @@ async def _print_result(handle: JobHandle[Any], state: State) -> int:
 
 
 async def _explain_silence(app: App, handle: JobHandle[Any]) -> None:
-    """Tell the waiting person once why the job does not start."""
+    """Explain to the waiting person once why the job does not start."""
     await asyncio.sleep(SILENCE_SECONDS)
     job = await handle.refresh()
     if not job.held and not job.ended:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.commands.hub import door_flags, hub_options, prepare, set_up, start, under_way
+from headrace.cli.commands.hub import chosen, door_flags, hub_options, prepare, start, under_way
 from headrace.cli.exit_codes import DONE, FAILED
 from headrace.cli.options import State, common
-from headrace.cli.session import choose, opened
+from headrace.cli.session import opened
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -37,14 +37,8 @@ def up(state: State, where: str | None, concurrency: int, verbose: bool, log_for
     from headrace.cli.process.signals import are_ours
     from headrace.worker.process.loops import fast_loop, run_owned
 
-    state.app = where or state.app
     options = hub_options(flags)
-    teller = set_up(state, log_format)
-    with ExitStack() as stack:
-        stack.enter_context(teller.others())
-        app, url = choose(state)
-        if url:
-            stack.enter_context(app.override(url=url))
+    with chosen(state, where, log_format) as (app, teller):
         app._load()
         check_tasks(app)
         return run_owned(_run(app, options, teller, concurrency, verbose), loop_factory=fast_loop(), goes_on=are_ours)

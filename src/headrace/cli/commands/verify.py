@@ -46,7 +46,7 @@ def verify(state: State) -> int:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Invariant], object]]:
-    """A bar that moves with each book, for a person who waits."""
+    """Show a bar that moves with each invariant, for a person who waits."""
     if not is_terminal(stderr=True):
         yield lambda book: None
         return
@@ -94,7 +94,7 @@ def _view(found: Verification) -> RenderableType:
 
 
 def _named(about: str | None) -> str:
-    """Whom a finding is about; a job that is gone has only its order number left."""
+    """Return the subject of a mismatch; a job that is gone has only its order number left."""
     if about is None:
         return ""
     return f"order number {about[1:]}: " if about.startswith("#") else f"{about}: "

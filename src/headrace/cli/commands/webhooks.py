@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.ids import resolve
-from headrace.cli.options import State, common, duration
-from headrace.cli.output.console import console, document, echo, say
-from headrace.cli.session import me, with_app
+from headrace.cli.options import State, duration, words
+from headrace.cli.output.console import console, document, echo, listing, say
+from headrace.cli.session import me, on_app
 from headrace.core.webhooks.target import EVENTS, GROUPS
 
 if TYPE_CHECKING:
@@ -25,32 +25,27 @@ __all__ = ["webhooks"]
 
 
 @click.group(invoke_without_command=True)
-@common
-def webhooks(state: State) -> None:
+@on_app()
+async def webhooks(app: App, state: State) -> None:
     """List webhooks, or add, change, test and delete them; see what was delivered, and deliver it again."""
-    if click.get_current_context().invoked_subcommand is None:
-        with_app(state, lambda app: _list(app, state))
+    await _list(app, state)
 
 
 @webhooks.command("list")
-@common
-def list_(state: State) -> None:
+@on_app()
+async def list_(app: App, state: State) -> None:
     """List webhooks: where they lead, what they are told of, and whether they are switched off."""
-    with_app(state, lambda app: _list(app, state))
+    await _list(app, state)
 
 
 async def _list(app: App, state: State) -> None:
     found = await app.webhooks.list()
-    if state.json:
-        document(found)
-    elif not found:
-        say("no webhooks: headrace webhooks add URL subscribes an address")
-    else:
-        console().print(_view(found, app.host.clock.now()))
+    empty = "no webhooks: headrace webhooks add URL subscribes an address"
+    listing(state.json, found, empty, lambda _: _view(found, app.host.clock.now()))
 
 
 def _view(found: Sequence[Webhook], now: datetime) -> Text:
-    """A block for each: which it is, what it is told of, where it leads, and why it is off."""
+    """Return a block for each: its id, its events, its address, and why it is off."""
     from headrace.cli.output.text import Text
     from headrace.cli.output.words import ago
 
@@ -58,36 +53,32 @@ def _view(found: Sequence[Webhook], now: datetime) -> Text:
     for one in found:
         state = ("on", "green") if one.on else ("off", "red")
         made.append(Text.assemble((one.id, "cyan"), "  ", state, (f"  {ago(one.created_at, now)}", "dim")))
-        lines = (one.url, _told_of(one), one.description, None if one.on else one.off_because)
+        lines = (one.url, _events_of(one), one.description, None if one.on else one.off_because)
         made += [Text(f"  {line}") for line in lines if line]
     return Text("\n", lines=True).join(made)
 
 
-def _told_of(one: Webhook) -> str:
-    """What it is told of, and of which jobs."""
+def _events_of(one: Webhook) -> str:
+    """Return its events, and the bounds of its jobs."""
     groups = {events: name for name, events in GROUPS.items() if name != "ended"}
     bounds = {"tasks": one.tasks, "queues": one.queues, "customer": (one.customer,) if one.customer else ()}
-    told = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
-    return " · ".join((groups.get(one.events) or ", ".join(one.events), *told))
+    limits = (f"{what} {', '.join(names)}" for what, names in bounds.items() if names)
+    return " · ".join((groups.get(one.events) or ", ".join(one.events), *limits))
 
 
 async def _meant(app: App, name: str) -> str:
-    """The id that this is, or begins; :raises UnknownWebhook: that of none, or of several"""
+    """Return the id that this is, or begins; :raises UnknownWebhook: it is that of none, or of several"""
     ids = [one.id for one in await app.webhooks.list() if one.id.startswith(name)]
     return ids[0] if len(ids) == 1 and len(name) > len("wh_") else name
 
 
 @webhooks.command()
 @click.argument("id")
-@common
-def show(state: State, id: str) -> None:
+@on_app()
+async def show(app: App, state: State, id: str) -> None:
     """Show one webhook."""
-
-    async def work(app: App) -> None:
-        one = await app.webhooks.get(await _meant(app, id))
-        document(one) if state.json else console().print(_view([one], app.host.clock.now()))
-
-    with_app(state, work)
+    one = await app.webhooks.get(await _meant(app, id))
+    document(one) if state.json else console().print(_view([one], app.host.clock.now()))
 
 
 @webhooks.command()
@@ -109,8 +100,9 @@ def show(state: State, id: str) -> None:
     help="A token that it is shown; better in HEADRACE_WEBHOOK_BEARER, which no list of processes has.",
 )
 @click.option("--description", metavar="TEXT", help="What it is for.")
-@common
-def add(
+@on_app(creates=True)
+async def add(
+    app: App,
     state: State,
     address: str,
     events: tuple[str, ...],
@@ -121,25 +113,17 @@ def add(
     description: str | None,
 ) -> None:
     """Tell an address of jobs that are submitted from now on, and print its secret, once."""
-
-    async def work(app: App) -> None:
-        made = await app.webhooks.add(
-            address,
-            events=_words(events) or None,
-            tasks=_words(tasks),
-            queues=_words(queues),
-            customer=customer,
-            bearer=bearer,
-            description=description,
-            by=me(),
-        )
-        _say_secret(state, made, f"webhook {made.webhook.id} is told of jobs from now on")
-
-    with_app(state, work, creates=True)
-
-
-def _words(given: tuple[str, ...]) -> list[str]:
-    return [word.strip() for one in given for word in one.split(",") if word.strip()]
+    made = await app.webhooks.add(
+        address,
+        events=words(events) or None,
+        tasks=words(tasks),
+        queues=words(queues),
+        customer=customer,
+        bearer=bearer,
+        description=description,
+        by=me(),
+    )
+    _say_secret(state, made, f"webhook {made.webhook.id} is told of jobs from now on")
 
 
 def _say_secret(state: State, made: NewWebhook, what: str) -> None:
@@ -150,28 +134,25 @@ def _say_secret(state: State, made: NewWebhook, what: str) -> None:
     say(f"{what}. Above is the secret that its messages are signed with: keep it now, it is not shown again")
 
 
-def _switch(state: State, id: str, on: bool) -> None:
-    async def work(app: App) -> None:
-        one = await app.webhooks.set(await _meant(app, id), on=on, by=me())
-        document(one) if state.json else say(f"webhook {one.id} is {'on' if one.on else 'off'}")
-
-    with_app(state, work)
+async def _switch(app: App, state: State, id: str, on: bool) -> None:
+    one = await app.webhooks.set(await _meant(app, id), on=on, by=me())
+    document(one) if state.json else say(f"webhook {one.id} is {'on' if one.on else 'off'}")
 
 
 @webhooks.command("on")
 @click.argument("id")
-@common
-def on_(state: State, id: str) -> None:
+@on_app()
+async def on_(app: App, state: State, id: str) -> None:
     """Switch a webhook on again. What failed meanwhile: headrace webhooks deliveries, and redeliver."""
-    _switch(state, id, True)
+    await _switch(app, state, id, True)
 
 
 @webhooks.command()
 @click.argument("id")
-@common
-def off(state: State, id: str) -> None:
+@on_app()
+async def off(app: App, state: State, id: str) -> None:
     """Switch a webhook off: it is told of no new job, and what waits to be delivered to it fails."""
-    _switch(state, id, False)
+    await _switch(app, state, id, False)
 
 
 @webhooks.command()
@@ -184,42 +165,30 @@ def off(state: State, id: str) -> None:
     metavar="DURATION",
     help="How long the old one signs, too.",
 )
-@common
-def rotate(state: State, id: str, keep: float) -> None:
+@on_app()
+async def rotate(app: App, state: State, id: str, keep: float) -> None:
     """Give a webhook a new secret and print it, once; for a while messages are signed with the old one, too."""
-
-    async def work(app: App) -> None:
-        made = await app.webhooks.rotate(await _meant(app, id), keep=keep, by=me())
-        _say_secret(state, made, f"webhook {made.webhook.id} has a new secret")
-
-    with_app(state, work)
+    made = await app.webhooks.rotate(await _meant(app, id), keep=keep, by=me())
+    _say_secret(state, made, f"webhook {made.webhook.id} has a new secret")
 
 
 @webhooks.command()
 @click.argument("id")
-@common
-def delete(state: State, id: str) -> None:
+@on_app()
+async def delete(app: App, state: State, id: str) -> None:
     """Remove a webhook with its secrets; what waits to be delivered to it fails."""
-
-    async def work(app: App) -> None:
-        meant = await _meant(app, id)
-        await app.webhooks.delete(meant, by=me())
-        document({"deleted": meant}) if state.json else say(f"webhook {meant} is removed")
-
-    with_app(state, work)
+    meant = await _meant(app, id)
+    await app.webhooks.delete(meant, by=me())
+    document({"deleted": meant}) if state.json else say(f"webhook {meant} is removed")
 
 
 @webhooks.command()
 @click.argument("id")
-@common
-def test(state: State, id: str) -> None:
+@on_app()
+async def test(app: App, state: State, id: str) -> None:
     """Send a webhook a message of type webhook.test; a hub delivers it."""
-
-    async def work(app: App) -> None:
-        job = await (await app.webhooks.test(await _meant(app, id), by=me())).refresh()
-        document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}: headrace watch {job.id}")
-
-    with_app(state, work)
+    job = await (await app.webhooks.test(await _meant(app, id), by=me())).refresh()
+    document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}: headrace watch {job.id}")
 
 
 @webhooks.command()
@@ -228,43 +197,41 @@ def test(state: State, id: str) -> None:
 @click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Only deliveries in this status.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Deliveries per page.")
 @click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
-@common
-def deliveries(
-    state: State, webhook: str | None, job: str | None, statuses: tuple[str, ...], limit: int, cursor: str | None
+@on_app()
+async def deliveries(
+    app: App,
+    state: State,
+    webhook: str | None,
+    job: str | None,
+    statuses: tuple[str, ...],
+    limit: int,
+    cursor: str | None,
 ) -> None:
     """List what was sent to webhooks, or is to be: jobs, newest first."""
+    page = await app.webhooks.deliveries(
+        webhook=None if webhook is None else await _meant(app, webhook),
+        job=None if job is None else await resolve(app, job),
+        status=statuses or None,
+        limit=limit,
+        cursor=cursor,
+    )
+    if state.json:
+        document({"items": [one.to_dict() for one in page.items], "cursor": page.cursor})
+    elif not page.items:
+        say("no deliveries")
+    else:
+        from headrace.cli.output.jobs import job_table
 
-    async def work(app: App) -> None:
-        page = await app.webhooks.deliveries(
-            webhook=None if webhook is None else await _meant(app, webhook),
-            job=None if job is None else await resolve(app, job),
-            status=statuses or None,
-            limit=limit,
-            cursor=cursor,
-        )
-        if state.json:
-            document({"items": [one.to_dict() for one in page.items], "cursor": page.cursor})
-        elif not page.items:
-            say("no deliveries")
-        else:
-            from headrace.cli.output.jobs import job_table
-
-            out = console()
-            out.print(job_table(page.items, app.host.clock.now(), out))
-            if page.cursor:
-                say(f"more: --cursor {page.cursor}")
-
-    with_app(state, work)
+        out = console()
+        out.print(job_table(page.items, app.host.clock.now(), out))
+        if page.cursor:
+            say(f"more: --cursor {page.cursor}")
 
 
 @webhooks.command()
 @click.argument("delivery", metavar="JOB")
-@common
-def redeliver(state: State, delivery: str) -> None:
+@on_app()
+async def redeliver(app: App, state: State, delivery: str) -> None:
     """Send a message once more, now; it has the same webhook-id, so that a receiver knows it."""
-
-    async def work(app: App) -> None:
-        job = await app.webhooks.redeliver(await resolve(app, delivery), by=me())
-        document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}")
-
-    with_app(state, work)
+    job = await app.webhooks.redeliver(await resolve(app, delivery), by=me())
+    document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}")

@@ -39,7 +39,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
 
     def flags(self, index: int) -> list[str]:
-        """The same flags for the child of this index; each takes ports of its own."""
+        """Return the same flags for the child of this index; each takes ports of its own."""
         words = ["--concurrency", str(self.concurrency), "--grace", str(self.grace)]
         words += [word for queue in self.queues for word in ("--queues", queue)]
         words += [word for task in self.tasks for word in ("--tasks", task)]
@@ -57,16 +57,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Place:
-    """What a supervisor gives to its child."""
+    """Arguments of a child, from its supervisor."""
 
     parent_fd: int | None = None
     """The reading end of a pipe that ends when the supervisor does."""
     id: UUID | None = None
     """The id of the worker."""
     after: UUID | None = None
-    """The worker that had this place before; its process has ended."""
+    """The worker that had this position before; its process has ended."""
     renew_fd: int | None = None
-    """Over which it asks to be renewed."""
+    """The socket for renewal."""
 
 
 @click.command()
@@ -158,7 +158,7 @@ def worker(
     from headrace.config import Settings
 
     state.log_format = log_format or Settings.load().log_format
-    pairs(offers)  # what is no pair is told before anything is started
+    pairs(offers)  # what is no pair is refused before anything is started
     state.app = where or state.app
     if health and health.port + processes - 1 > 65535:
         raise click.UsageError(f"--health {health} leaves no ports for {processes} processes")

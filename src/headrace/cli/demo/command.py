@@ -32,10 +32,10 @@ ROUND_PAUSE_SECONDS = 4.0
 """Seconds between the rounds of the endless demo."""
 
 STOP_GRACE_SECONDS = 0.2
-"""Seconds that running jobs have to finish when the demo ends: whoever interrupts it is not kept waiting."""
+"""Seconds that running jobs have to finish when the demo ends: an interrupt must not take long."""
 
 DASHBOARD_PORT = 8470
-"""Where the dashboard is, unless somebody else is there."""
+"""The port of the dashboard, unless it is in use."""
 
 STORE_AGE_SECONDS = 86400.0
 """Seconds after which the store of an earlier demo is removed by the next one."""
@@ -63,7 +63,7 @@ def demo(state: State, once: bool) -> int:
 
 
 def new_store() -> str:
-    """A file of its own, under a name short enough for a hint to fit one line."""
+    """Return the path of a new store, with a name short enough for a hint to fit one line."""
     mine = os.getuid() if hasattr(os, "getuid") else None
     for file in Path(tempfile.gettempdir()).glob("headrace-*/demo"):
         found = file.stat()
@@ -83,11 +83,11 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
     async with app:
         with on_signals(stop.set, stop.set):
             async with app.worker(concurrency=8, grace=STOP_GRACE_SECONDS), _dashboard(app, wanted=not once) as address:
-                told = [] if address is None else [f"watch it in a browser: {address}"]
+                above = [] if address is None else [f"watch it in a browser: {address}"]
                 if not state.json and not is_terminal():
-                    echo("\n".join([*told, *hints]), err=True, lines=True)
-                # The view never ends by itself: if it is done first, it has failed, and its error is the answer.
-                await _first(show(app, state, rounds, hints, told), _rounds(app, rounds, once), stop.wait())
+                    echo("\n".join([*above, *hints]), err=True, lines=True)
+                # The view never ends by itself: if it is done first, it has failed, and its error is raised.
+                await _first(show(app, state, rounds, hints, above), _rounds(app, rounds, once), stop.wait())
             if once and not stop.is_set():
                 code = await _judged(rounds[-1], state)
             else:
@@ -100,7 +100,7 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
 
 @asynccontextmanager
 async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
-    """Serve the dashboard meanwhile, where; None: it is not installed, or nobody has the time to look at it."""
+    """Serve the dashboard meanwhile and yield its address; None: it is not installed, or the demo is too short."""
     if not wanted:
         yield None
         return
@@ -112,7 +112,7 @@ async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
         return
     try:
         listener = listen("127.0.0.1", DASHBOARD_PORT)
-    except OSError:  # somebody is there already
+    except OSError:  # the port is in use
         listener = listen("127.0.0.1", 0)
     options = HubOptions(maintenance=False, webhooks=False, access_log=False, grace=STOP_GRACE_SECONDS)
     server = HubServer(Hub(app, options))
@@ -121,19 +121,19 @@ async def _dashboard(app: App, *, wanted: bool) -> AsyncIterator[str | None]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.stop()
-        server.stop()  # at once: nobody waits for a browser
+        server.stop()  # at once, without waiting for a browser
         await serving
 
 
 async def _first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Wait until one of them has ended and end the others; what went wrong is raised with the frame that did it."""
+    """Wait until one of them has ended and end the others; raise what went wrong with the frame that did it."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
-        # Asked once: the second time a task raises its error, the traceback is lost.
+        # Called once: the second time a task raises its error, the traceback is lost.
         ends = await asyncio.gather(*tasks, return_exceptions=True)
     for end in ends:
         if isinstance(end, Exception):
@@ -153,7 +153,7 @@ async def _rounds(app: App, rounds: list[Scenario], once: bool) -> None:
 
 
 async def _sum_up(app: App, rounds: list[Scenario]) -> None:
-    """Say in a line what was to be seen."""
+    """Print in a line what was to be seen."""
     if not rounds:
         return
     from headrace.cli.demo.screen import ENDS
@@ -167,7 +167,7 @@ async def _sum_up(app: App, rounds: list[Scenario]) -> None:
 
 
 async def _say_where(app: App, store: str) -> None:
-    """Say how to look at what is there now."""
+    """Print how to look at what is there now."""
     from headrace.core.status import Status
 
     found = await app.jobs.list(status=[Status.FAILED], limit=1)

@@ -47,7 +47,7 @@ class Scenario:
         self._ticks: list[Job] = []
 
     async def play(self) -> None:
-        """Submit everything, cancel what never ends, and wait for the rest; gives up after a while."""
+        """Submit everything, cancel what never ends, and wait for the rest; give up after ``SCENARIO_SECONDS``."""
         await self._submit()
         try:
             async with asyncio.timeout(SCENARIO_SECONDS):
@@ -57,7 +57,7 @@ class Scenario:
                     for handle in (*self._images, *self._sums, *self._single.values()):
                         group.create_task(_ended(handle))
         except TimeoutError:
-            pass  # the findings tell what did not end
+            pass  # the findings show what did not end
 
     async def _submit(self) -> None:
         # The many come first, so that a list of the newest jobs shows the others.
@@ -86,7 +86,7 @@ class Scenario:
             await asyncio.sleep(0.1)
 
     async def findings(self) -> list[Finding]:
-        """What was expected of this round, and what became of it."""
+        """Return what was expected of this round, and what became of it."""
         one = {name: await handle.refresh() for name, handle in self._single.items()}
         images = [await handle.refresh() for handle in self._images]
         sums = [await handle.refresh() for handle in self._sums]

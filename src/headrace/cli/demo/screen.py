@@ -1,4 +1,4 @@
-"""What a person sees of the demo: a live screen, or plain lines where there is no terminal."""
+"""Output of the demo: a live screen, or plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PASSING = frozenset({Status.PENDING, Status.QUEUED, Status.ASSIGNED, Status.ACCE
 ENDS = [status for status in Status if status in ENDED]
 
 MAX_EVENT_LINES = 16
-"""Of what happened, at most so many lines are on the screen."""
+"""Maximum of lines about what happened."""
 
 
 class Happening(NamedTuple):
@@ -47,7 +47,7 @@ class Happening(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What the store said at one look."""
+    """The state of the store at one poll."""
 
     jobs: Sequence[Job]
     statuses: Mapping[Status, int]
@@ -94,19 +94,19 @@ async def _look(app: App, see: Callable[[Moment], None]) -> None:
 
 
 class Changes:
-    """Which jobs are not as they were at the last look, in order of time."""
+    """Finds the jobs that have changed since the last poll, in order of time."""
 
     def __init__(self) -> None:
         self._known: dict[UUID, tuple[Status, int]] = {}
         self._last: datetime | None = None
 
     def of(self, jobs: Sequence[Job]) -> list[Happening]:
-        """What has happened since the last call."""
+        """Return what has happened since the last call."""
         changed = []
         for job in sorted(jobs, key=lambda job: job.updated_at):
             now = (job.status, job.attempt)
             if self._known.get(job.id) != now and job.task not in QUIET and job.status not in PASSING:
-                # What was written between two looks may be dated before what the first of them saw.
+                # What was written between two polls may be dated before what the first of them read.
                 self._last = max(self._last or job.updated_at, job.updated_at)
                 changed.append(Happening(self._last, job))
             self._known[job.id] = now
@@ -134,14 +134,14 @@ def _event(job: Job) -> str:
 
 
 def caption(task: Any) -> str:
-    """What a task of the demo is there to show."""
+    """Return what a task of the demo is there to show."""
     return str(task.fn.__doc__).rstrip(".")
 
 
 def picture(
     seen: Moment, rounds: Sequence[Scenario], happened: Sequence[Happening], below: Sequence[str], height: int
 ) -> RenderableType:
-    """Counts, a line for each task, the newest of what happened, and hints; as high as the terminal at most."""
+    """Return counts, a line for each task, the newest of what happened, and hints; at most as high as the terminal."""
     ends = "".join(f", {seen.statuses.get(status, 0)} {status}" for status in ENDS)
     live = sum(count for status, count in seen.statuses.items() if status not in ENDED)
     head = Text.assemble(("headrace demo", "bold"), (f"   round {max(len(rounds), 1)}: {live} live{ends}", ""))
@@ -160,7 +160,7 @@ def picture(
 
 
 def _standing(jobs: Sequence[Job], now: datetime) -> Text:
-    """How the jobs of one task stand."""
+    """Return the counts of the jobs of one task."""
     if not jobs:
         return Text("–", "dim")
     if len(jobs) == 1:

@@ -32,7 +32,7 @@ def _counts(record: Batch) -> dict[Status, int]:
 
 
 def sentence(record: Batch) -> str:
-    """How the batch stands, on one line."""
+    """Return the state of the batch, on one line."""
     tally = record.tally
     ends = ", ".join(f"{count:,} {status}" for status, count in _counts(record).items() if count)
     words = f"{tally.ended:,} of {tally.total:,} ended" + (f": {ends}" if ends else "")
@@ -40,7 +40,7 @@ def sentence(record: Batch) -> str:
 
 
 def _state(record: Batch) -> str:
-    """A batch that was once seen to end is live again while a job of it is retried."""
+    """Return the state: a batch that was once seen to end is live again while a job of it is retried."""
     if not record.sealed:
         return "open"
     word = "ended" if is_over(record) else "live"
@@ -50,7 +50,7 @@ def _state(record: Batch) -> str:
 
 
 def bar(record: Batch, width: int = BAR_CHARACTERS) -> Text:
-    """Its jobs as a bar: how many ended in which way, and how many are left; everything there is gets a cell."""
+    """Return its jobs as a bar: how many ended in which way, and how many are left; everything there is gets a cell."""
     parts = [(count, DONE, STYLES[status]) for status, count in _counts(record).items() if count]
     if left := record.tally.live or not record.sealed:
         parts.append((int(left), LEFT, "dim"))
@@ -63,7 +63,7 @@ def bar(record: Batch, width: int = BAR_CHARACTERS) -> Text:
 
 
 def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> RenderableType:
-    """Everything about one batch; ``follow`` are the jobs that were submitted at its end."""
+    """Return everything about one batch; ``follow`` are the jobs that were submitted at its end."""
     tally, facts = record.tally, grid()
     head = Text.assemble(("batch", "bold"), f"  {_state(record)}  {record.id}")
     counts = Text(f"{tally.total:,} in all")
@@ -95,7 +95,7 @@ def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> Rend
 
 
 def batches_view(records: Sequence[Batch], now: datetime) -> Fitted:
-    """Batches with how far they are."""
+    """Return batches with their progress."""
     made = table("batch", "state", *_NUMBERS, "created", "took", right=_NUMBERS)
     for record in records:
         over = is_over(record)
@@ -124,7 +124,7 @@ def _follows(record: Batch, call: BatchCallback, job: Job | None) -> Text:
 
 @contextmanager
 def moving_bar(console: Console) -> Iterator[Callable[[Batch], None]]:
-    """A bar that moves while the batch is looked at, and stays when it has ended."""
+    """Return a bar that moves while the batch is shown, and stays when it has ended."""
     with Live(console=console, auto_refresh=False) as live:
 
         def see(record: Batch) -> None:

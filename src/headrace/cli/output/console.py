@@ -1,4 +1,4 @@
-"""Where words go: data to stdout, the rest to stderr; colours only for people who can see them.
+"""Output of commands: data to stdout, the rest to stderr; colours only for people who can see them.
 
 All that commands print goes through here, and nothing in it controls the terminal: a submitter chooses what stands in a
 job. Hints name the command as it was called, so that they can be typed as they are printed.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable, Collection
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ __all__ = [
     "is_relative",
     "is_terminal",
     "line",
+    "listing",
     "program",
     "say",
     "tell",
@@ -43,13 +45,13 @@ PIPE_COLUMNS = 400
 
 
 def is_terminal(stderr: bool = False) -> bool:
-    """Whether a person is looking at this stream."""
+    """Return whether a person reads this stream."""
     stream = sys.stderr if stderr else sys.stdout
     return stream.isatty()
 
 
 def console(stderr: bool = False) -> Console:
-    """A rich console on stdout (or stderr): plain text when nobody is looking, or when NO_COLOR asks for it."""
+    """Return a rich console on stdout (or stderr): plain text for programs, or when NO_COLOR is set."""
     from headrace.cli.output.text import PrintableConsole
 
     wide = None if is_terminal(stderr) else PIPE_COLUMNS
@@ -62,7 +64,7 @@ def echo(text: str = "", *, err: bool = False, lines: bool = False, nl: bool = T
 
 
 def document(value: Any) -> None:
-    """Print one JSON document, laid out for people if a person is looking."""
+    """Print one JSON document, laid out for people if a person reads it."""
     import msgspec
 
     text = printable_json(msgspec.json.encode(value).decode())
@@ -71,8 +73,20 @@ def document(value: Any) -> None:
     click.echo(text)
 
 
+def listing(json: bool, found: Collection[Any], empty: str, view: Callable[[Any], Any]) -> None:
+    """Print a list: as one JSON document, as ``view`` makes it with the module ``output.store``, or ``empty``."""
+    if json:
+        document(found)
+    elif not found:
+        say(empty)
+    else:
+        from headrace.cli.output import store
+
+        console().print(view(store))
+
+
 def line(value: Any) -> None:
-    """Print one JSON document on one line, at once: how following commands speak to programs."""
+    """Print one JSON document on one line, at once: the output of following commands for programs."""
     import msgspec
 
     click.echo(printable_json(msgspec.json.encode(value).decode()))
@@ -80,29 +94,29 @@ def line(value: Any) -> None:
 
 
 def tell(sentences: str) -> None:
-    """Print an answer that is sentences, one after another."""
+    """Print sentences as data, one after another."""
     click.echo(wrapped(printable(sentences)))
 
 
 def say(message: str) -> None:
-    """Tell the person something that is not data."""
+    """Print a line for the person that is not data."""
     click.echo(wrapped(message, stderr=True), err=True)
 
 
 def warn(message: str) -> None:
-    """Tell the person something that should not be missed."""
+    """Print a line for the person that should not be missed."""
     _marked("warning: ", "yellow", message)
 
 
 def complain(message: str) -> None:
-    """Tell the person what went wrong."""
+    """Print an error for the person."""
     _marked("error: ", "red", message)
 
 
 def wrapped(text: str, *, stderr: bool = False) -> str:
-    """Sentences broken between words where a person looks at them, so that no terminal breaks them within; for programs
-    they stay as they are, and so does what is longer than a line, such as an id or a URL. Control characters other than
-    newlines and tabs are spelled out."""
+    """Break sentences between words for a person, so that no terminal breaks them within. For programs they stay as
+    they are, and so does what is longer than a line, such as an id. Control characters but newlines and tabs are
+    spelled out."""
     text = printable(text, lines=True)
     if not is_terminal(stderr):
         return text
@@ -122,7 +136,7 @@ def _colour() -> bool | None:
 
 
 def program() -> str:
-    """What a person types for ``headrace`` here: its name if a shell finds it by that, else the way it was called."""
+    """Return what a person types for ``headrace`` here: its name if a shell finds it, else the way it was called."""
     called = sys.argv[0]
     path = Path(called)
     if path.name == "__main__.py":
@@ -134,17 +148,17 @@ def program() -> str:
 
 
 def is_relative() -> bool:
-    """Whether what :func:`program` says holds in this folder only."""
+    """Return whether what :func:`program` returns holds in this folder only."""
     return os.sep in (words := shlex.split(program())[0]) and not os.path.isabs(words)
 
 
 def hint(*words: str) -> str:
-    """A command line that does as it says."""
+    """Return a command line that can be typed as it is."""
     return f"{program()} {shlex.join(words)}"
 
 
 def _near(path: str) -> str:
-    """The path from here where it lies below, as ``.venv/bin/python``."""
+    """Return the path from here where it lies below, as ``.venv/bin/python``."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except ValueError:

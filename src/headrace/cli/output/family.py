@@ -1,4 +1,4 @@
-"""What a job is to others, for people to look at: whom it waits for, and its family as a tree."""
+"""The relatives of a job, for people: the jobs that it waits for, and its family as a tree."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Relatives", "family_view", "relatives"]
 
 MAX_MEMBERS = 1000
-"""So many of a family are read, the newest."""
+"""Maximum of a family that is read, the newest."""
 
 MAX_SIBLINGS, MAX_SHOWN_JOBS = 8, 40
-"""So many children of one job, and so many jobs in all, are drawn; of the rest it is said how many there are."""
+"""Maximum of drawn children of one job, and of drawn jobs in all; the rest is counted."""
 
 
 class Relatives(NamedTuple):
@@ -43,7 +43,7 @@ class Relatives(NamedTuple):
 
 
 async def relatives(app: App, job: Job) -> Relatives:
-    """Ask the store who is around a job."""
+    """Read the relatives of a job."""
     after = await app.jobs.get_many(job.after)
     page = await app.jobs.list(root=job.root or job.id, limit=MAX_MEMBERS)
     [root] = await app.jobs.get_many([job.root]) if job.root else [None]
@@ -51,7 +51,7 @@ async def relatives(app: App, job: Job) -> Relatives:
 
 
 def family_view(job: Job, around: Relatives, now: datetime, console: Console) -> Iterator[RenderableType]:
-    """Whom it waits for, and the tree of its family; nothing where it stands alone."""
+    """Return the jobs that it waits for, and the tree of its family; nothing where it is alone."""
     if job.after:
         yield _after_view(job, around.after, now, console)
     if around.members:
@@ -122,7 +122,7 @@ def _tree(job: Job, around: Relatives, now: datetime, console: Console) -> Rende
 
 
 def _chosen(top: UUID, children: dict[UUID, list[Job]], job: Job) -> set[UUID]:
-    """Who is drawn: level by level as far as there is room, and always those between the root and the job."""
+    """Return the jobs to draw: level by level as there is room, and always those between the root and the job."""
     parents = {one.id: id for id, members in children.items() for one in members}
     shown, id = set[UUID](), job.id
     while id in parents:

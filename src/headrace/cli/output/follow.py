@@ -27,15 +27,15 @@ class Viewer(Protocol):
     """Shows a job each time it changed."""
 
     def __call__(self, job: Job) -> None:
-        """The job as it is now."""
+        """Show the job as it is now."""
         ...
 
 
 def until_left(state: State, following: Callable[[], int], seen: Callable[[], str]) -> int:
-    """Follow something until it ends, or until an interrupt; then say what was seen.
+    """Follow something until it ends, or until an interrupt; then print what was seen.
 
     A person who has seen enough has failed at nothing: 0. A program asked for an end that did not come: 130, because 0
-    would tell it that all went well.
+    would mean that all went well.
     """
     try:
         return following()
@@ -45,7 +45,7 @@ def until_left(state: State, following: Callable[[], int], seen: Callable[[], st
 
 
 async def follow(app: App, id: UUID, state: State, seen: list[Job], timeout: float | None = None) -> int:
-    """Show every change of the job until it has ended, ``seen`` is the last; the exit code its end deserves."""
+    """Show every change of the job until it has ended, ``seen`` is the last; return the exit code of its end."""
     job = await app.jobs.get(id)
     with viewer(state) as see:
         try:
@@ -59,12 +59,12 @@ async def follow(app: App, id: UUID, state: State, seen: list[Job], timeout: flo
 
 
 def ending(job: Job) -> int:
-    """The exit code that a job's end deserves."""
+    """Return the exit code of a job's end."""
     return DONE if job.status is Status.COMPLETED else FAILED
 
 
 def sentence(job: Job) -> str:
-    """How the job stands, on one line."""
+    """Return the state of the job, on one line."""
     words = job.status.value
     if job.reason:
         words += f" ({job.reason.value.replace('_', ' ')})"
@@ -82,7 +82,7 @@ def sentence(job: Job) -> str:
 
 @contextmanager
 def viewer(state: State) -> Iterator[Viewer]:
-    """The way of showing that fits who is looking: JSON lines, plain lines, or a bar that moves."""
+    """Return the viewer that fits the reader: JSON lines, plain lines, or a bar that moves."""
     if state.json:
         yield lambda job: line(job.to_dict())
     elif not is_terminal():

@@ -1,4 +1,4 @@
-"""Jobs for people to look at: tables, the panel of one job, its timeline."""
+"""Jobs for people: tables, the panel of one job, its timeline."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STYLES = {
 
 
 def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """An empty table in the house style; the named columns are numbers."""
+    """Return an empty table in the house style; the named columns are numbers."""
     made = Table(box=None, header_style="bold dim", pad_edge=False, title=title, title_justify="left")
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="ellipsis", no_wrap=True)
@@ -58,7 +58,7 @@ def table(*columns: str, right: Sequence[str] = (), title: str | None = None) ->
 
 
 def grid() -> Table:
-    """Names on the left, values on the right."""
+    """Return a grid: names on the left, values on the right."""
     made = Table.grid(padding=(0, 2))
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
@@ -66,7 +66,7 @@ def grid() -> Table:
 
 
 def status_text(job: Job) -> Text:
-    """The status, and why it ended so."""
+    """Return the status, and why it ended so."""
     text = Text(job.status.value, STYLES[job.status])
     if job.reason:
         text.append(f" ({job.reason.value.replace('_', ' ')})", "dim")
@@ -76,7 +76,7 @@ def status_text(job: Job) -> Text:
 
 
 def counts_text(counts: Mapping[Status, int]) -> Text:
-    """How many there are in each status; empty if there are none."""
+    """Return how many there are in each status; empty if there are none."""
     text = Text()
     for status in Status:
         if count := counts.get(status, 0):
@@ -85,18 +85,18 @@ def counts_text(counts: Mapping[Status, int]) -> Text:
 
 
 def progress_bar(percent: float, width: int = 20, style: str = "yellow") -> Text:
-    """A bar of blocks and the number."""
+    """Return a bar of blocks and the number."""
     full = round(min(max(percent, 0.0), 100.0) / 100 * width)
     return Text.assemble(("━" * full, style), ("━" * (width - full), "dim"), (f" {percent:3.0f} %", style))
 
 
 def id_text(job: Job, console: Console) -> Text:
-    """The whole id for programs, its telling end for people."""
+    """Return the whole id for programs, its distinct end for people."""
     return Text(short(job.id) if console.is_terminal else str(job.id), "cyan")
 
 
 def remark(job: Job, now: datetime, limit: int = 60) -> Text:
-    """The one thing worth saying about a job besides its status."""
+    """Return the one remark about a job that matters besides its status."""
     if is_stand_in(job) and job.error:
         return Text(cut(f"{job.error.type}: {job.error.message}", limit), "bold red")
     if job.status in (Status.SCHEDULED, Status.RETRYING):
@@ -117,7 +117,7 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
 
 
 def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
-    """Many jobs, a line each."""
+    """Return many jobs, a line each."""
     made = table("id", "task", "queue", "status", "attempt", "age", "", right=("attempt", "age"))
 
     def row(job: Job) -> list[Text]:
@@ -133,7 +133,7 @@ def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
 def job_view(
     job: Job, history: History, now: datetime, console: Console, silent_since: datetime | None = None
 ) -> RenderableType:
-    """Everything about one job: a head, its facts, its timeline, its last traceback, whether its worker is silent."""
+    """Return everything about one job: a head, facts, timeline, last traceback, whether its worker is silent."""
     head = Text.assemble((job.task, "bold"), "  ", status_text(job), f"  {job.id}")
     parts: list[RenderableType] = [_facts(job, now, silent_since)]
     if job.payload_text != "{}":
@@ -156,7 +156,7 @@ def _block(name: str, text: str, style: str = "") -> RenderableType:
 
 
 def _asked(job: Job) -> str:
-    """What was asked for, where something else holds now."""
+    """Return what was requested, where something else holds now."""
     asked = [f"queue {job.asked_queue}"] if job.queue != job.asked_queue else []
     asked += [f"priority {job.asked_priority}"] if job.priority != job.asked_priority else []
     return f" (asked for {', '.join(asked)})" if asked else ""
@@ -215,7 +215,7 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
 
 
 def timeline_view(job: Job, history: History, now: datetime, columns: int) -> RenderableType:
-    """The timeline, to scale."""
+    """Return the timeline, to scale."""
     picture = timeline.rows(job, history, now)
     start, end = timeline.extent(picture)
     labels, tooks = (

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def stats_view(stats: Stats, now: datetime) -> RenderableType:
-    """Statuses with bars to compare them by, and the books below."""
+    """Return statuses with bars to compare them by, and the totals below."""
     made = table("status", "jobs", "", right=("jobs",))
     most = max([1, *stats.statuses.values()])
     for status in Status:
@@ -65,11 +65,11 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
 
 
 def _kinds(books: Ledger) -> str:
-    """How all that ever ended did so, pruned or not."""
+    """Return how all that ever ended did so, pruned or not."""
     counts = {"completed": books.completed, "failed": books.failed, "cancelled": books.cancelled}
     counts["pruned before that was counted"] = books.pruned_unknown
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"ever ended: {told}" if told else ""
+    ended = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"ever ended: {ended}" if ended else ""
 
 
 def _crew(stats: Stats, now: datetime) -> Text:
@@ -81,7 +81,7 @@ def _crew(stats: Stats, now: datetime) -> Text:
 
 
 def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
-    """Queues in the order workers serve them."""
+    """Return queues in the order workers serve them."""
     made = table("queue", "priority", "at once", "rates", "state", "oldest", "jobs", right=("priority", "at once"))
     for queue in queues:
         by = f" by {queue.paused_by}" if queue.paused_by else ""
@@ -96,7 +96,7 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
 
 
 def limits_view(limits: Sequence[LimitInfo]) -> Fitted:
-    """Tasks with their limits, and who said so."""
+    """Return tasks with their limits, and the origin of these."""
     made = table("task", "at once", "per key", "rates", "set", right=("at once", "per key"))
     for one in limits:
         counts = (_count(one.max_concurrency), _count(one.max_per_key))
@@ -109,7 +109,7 @@ def _count(most: int | None) -> str:
 
 
 def rates_view(rates: Mapping[str, Rate]) -> Fitted:
-    """Rates by name."""
+    """Return rates by name."""
     made = table("rate", "limit", "per", "kind", right=("limit",))
     for name, rate in rates.items():
         kind = f"{rate.kind}, by key" if rate.keyed else rate.kind
@@ -118,7 +118,7 @@ def rates_view(rates: Mapping[str, Rate]) -> Fitted:
 
 
 def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Fitted:
-    """Schedules with how they stand, and their last and next fire."""
+    """Return schedules with their state, and their last and next fire."""
     made = table("schedule", "rule", "task", "state", "next", "last", "skipped", "from", right=("skipped",))
     for one in schedules:
         made.add_row(
@@ -145,7 +145,7 @@ def _following(one: ScheduleInfo, now: datetime) -> str:
 
 
 def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
-    """Everything about one schedule."""
+    """Return everything about one schedule."""
     made = grid()
     rows: list[tuple[str, Text | str]] = [
         ("schedule", one.name),
@@ -174,7 +174,7 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
 
 
 def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
-    """Tasks with their policy and parameters."""
+    """Return tasks with their policy and parameters."""
     kept = any(task.retention is not None for task in tasks)
     made = table(
         "task", "queue", "priority", "timeout", *(("kept",) if kept else ()), "here", "parameters", right=("priority",)
@@ -193,7 +193,7 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
 
 
 def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
-    """Acts on settings, the newest first."""
+    """Return changes of settings, the newest first."""
     made = table("when", "what", "act", "by", "said")
     for one in found:
         said = ", ".join(f"{name} {compact(value)}" for name, value in (one.details or {}).items())
@@ -202,7 +202,7 @@ def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
-    """Workers with how they are, judged by when they were last heard of, what they do, and what they offer."""
+    """Return workers with their state, judged by when they were last heard, what they do, and what they offer."""
     columns = (
         "worker", "host", "pid", "state", "busy", "used", "done", "failed", "holds", "last claim", "memory", "up",
         "queues",
@@ -217,7 +217,7 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
         if abs(beat.clock_apart) > MAX_CLOCK_ERROR_SECONDS:
             state.append(f" (clock {told_apart(beat.clock_apart)})", "yellow")
-        here = info.name is None  # else its host is known to itself alone
+        here = info.name is None  # else only the worker itself knows its host
         made.add_row(
             Text(short(info.id) if here else info.shown, "cyan"),
             Text(info.host if here else "–"),

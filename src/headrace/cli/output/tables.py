@@ -21,7 +21,7 @@ MIN_COLUMN_CHARACTERS = 12
 
 
 class Fitted:
-    """A table that is laid out for whoever prints it.
+    """A table that is laid out when it is printed, for the width of the output.
 
     On a narrow terminal columns without a word in them go first, then the spare ones in the order named. Of the others
     the last gives way (or wraps its words), and only a name longer than any screen has room for is cut.
@@ -37,7 +37,7 @@ class Fitted:
         yield self.at(options.max_width)
 
     def at(self, width: int) -> Table:
-        """The table for a terminal of so many columns."""
+        """Return the table for a terminal of so many columns."""
         columns = list(self._table.columns)
         empty = [column for column in columns if column.header and not any(map(_long, column.cells))]
         named = {str(column.header): column for column in columns}
@@ -54,7 +54,7 @@ class Fitted:
 
 
 def _laid_out(table: Table, columns: Sequence[Column], wide: Sequence[int]) -> Table:
-    """A table of these columns, with every width said: of those left open rich would take from all."""
+    """Return a table of these columns, with every width set: of those left open rich would take from all."""
     made = copy(table)
     made.columns, made.rows = [], []
     for column, width in zip(columns, wide, strict=True):

@@ -1,4 +1,4 @@
-"""What commands show by rich: texts and a console that give a terminal nothing to obey but the styles."""
+"""Texts and a console for rich that send a terminal no control characters but the styles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PrintableConsole", "Text"]
 
 
 class Text(StyledText):
-    """A text whose control characters are spelled out before it is measured.
+    """A text with its control characters spelled out before it is measured.
 
     Newlines too, so that nothing in it looks like a line of ours; but where a text has ``lines``.
     """
@@ -30,14 +30,14 @@ class Text(StyledText):
 
     @classmethod
     def assemble(cls, *parts: StyledText | str | tuple[str, Any], **how: Any) -> Text:
-        """One text of several, with a style each."""
+        """Return one text of several, with a style each."""
         made = cls(**how)
         for part in parts:
             made.append(*part) if isinstance(part, tuple) else made.append(part)
         return made
 
     def join(self, lines: Iterable[StyledText]) -> Text:
-        """One text of several, with this one between them."""
+        """Return one text of several, with this one between them."""
         how: dict[str, Any] = {"justify": self.justify, "overflow": self.overflow, "no_wrap": self.no_wrap}
         made = Text("", self.style, **how)
         for number, one in enumerate(lines):
@@ -49,11 +49,11 @@ class PrintableConsole(Console):
     """A console that spells out the control characters of whatever it is given."""
 
     def render_str(self, text: str, **how: Any) -> StyledText:
-        """A text of a string, such as a cell of a table."""
+        """Return a text of a string, such as a cell of a table."""
         return super().render_str(printable(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is written, piece by piece."""
+        """Yield what is written, piece by piece."""
         # What others make of a text, such as a bar that moves, passes here only; the pieces that move it are no text.
         for one in super().render(renderable, options):
             plain = one.text if one.control else printable(one.text, lines=True)

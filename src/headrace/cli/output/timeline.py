@@ -1,4 +1,4 @@
-"""The timeline of a job: who had it when, drawn to scale. Pure: record and history in, rows out."""
+"""The timeline of a job: which worker had it when, drawn to scale. Pure: record and history in, rows out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WAITING, HELD, RUNNING, POINT = "·", "░", "█", "◆"
 
 
 def rows(job: Job, history: History, now: datetime) -> list[Row]:
-    """What happened to the job, oldest first: its submission, its attempts, what people did, how it stands."""
+    """Return what happened to the job, oldest first: its submission, its attempts, actions of people, its state."""
     made = job.created_at
     found = [Row(made, "submitted", "cyan", (_point(made, "cyan"),), "", f"queue {job.asked_queue}")]
     since = made
@@ -79,7 +79,7 @@ def rows(job: Job, history: History, now: datetime) -> list[Row]:
 
 
 def _end(job: Job, history: History) -> Row:
-    """The row of its end."""
+    """Return the row of its end."""
     at = job.finished_at or job.updated_at
     if job.reason is Reason.DISCARDED:  # it had ended before, in another way
         at = max([at, *(event.at for event in history.events if event.verb == Verb.DISCARD)])
@@ -89,13 +89,13 @@ def _end(job: Job, history: History) -> Row:
 
 
 def _said(event: Event) -> str:
-    """What an act said: its new time, its queue before and after."""
-    told = dict(event.details or {})
-    if isinstance(until := told.get("until"), str):
-        told["until"] = moments.moment(datetime.fromisoformat(until), None)
-    if isinstance(delay := told.get("delay"), float | int):
-        told["delay"] = span(delay)
-    return " ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    """Return the details of an action: its new time, its queue before and after."""
+    shown = dict(event.details or {})
+    if isinstance(until := shown.get("until"), str):
+        shown["until"] = moments.moment(datetime.fromisoformat(until), None)
+    if isinstance(delay := shown.get("delay"), float | int):
+        shown["delay"] = span(delay)
+    return " ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
 
 
 def _begun(attempt: Attempt) -> datetime:
@@ -128,7 +128,7 @@ def _attempt_row(attempt: Attempt, since: datetime) -> Row:
 
 
 def _standing(job: Job, since: datetime, now: datetime) -> Row:
-    """The row of what is still going on."""
+    """Return the row of what is still going on."""
     if job.held:
         begun = job.assigned_at or job.started_at or since
         started = job.started_at or now
@@ -153,7 +153,7 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row:
 
 
 def draw(row: Row, start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
-    """The row's bars as cells on a scale from start to end: (sign, style) each; everything there is gets a cell."""
+    """Return the row's bars as cells on a scale from start to end: (sign, style) each; each bar gets a cell."""
     cells = [(" ", "")] * width
     whole = max((end - start).total_seconds(), 1e-9)
 
@@ -168,7 +168,7 @@ def draw(row: Row, start: datetime, end: datetime, width: int) -> list[tuple[str
 
 
 def extent(picture: list[Row]) -> tuple[datetime, datetime]:
-    """The first and the last moment that a picture shows."""
+    """Return the first and the last moment that a picture shows."""
     starts = [bar.start for row in picture for bar in row.bars]
     ends = [bar.end for row in picture for bar in row.bars]
     return min(starts), max(ends)

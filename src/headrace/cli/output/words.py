@@ -13,22 +13,22 @@ __all__ = ["ago", "clock", "compact", "counted", "cut", "fixed_zone", "moment", 
 
 
 def short(id: UUID | None) -> str:
-    """The end of an id, which is enough to tell it; ids begin with the time, so their beginnings are alike."""
+    """Return the end of an id, which is enough to know it by: ids begin with the time, so beginnings are alike."""
     return "" if id is None else id.hex[-8:]
 
 
 def compact(value: Any) -> str:
-    """A JSON value on one line."""
+    """Return a JSON value on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something."""
+    """Return so many of something."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def cut(text: str, limit: int) -> str:
-    """The text on one line of at most so many characters."""
+    """Return the text on one line of at most so many characters."""
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -37,7 +37,7 @@ _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
 def span(seconds: float) -> str:
-    """A duration in at most two units."""
+    """Return a duration in at most two units."""
     if seconds < 0:
         return f"-{span(-seconds)}"
     if seconds < 0.9995:
@@ -53,7 +53,7 @@ def span(seconds: float) -> str:
 
 
 def ago(when: datetime, now: datetime) -> str:
-    """How far away a moment is, in one unit."""
+    """Return how far away a moment is, in one unit."""
     seconds = (now - when).total_seconds()
     if abs(seconds) < 1:
         return "now"
@@ -64,20 +64,20 @@ def ago(when: datetime, now: datetime) -> str:
 
 
 def moment(when: datetime) -> str:
-    """A moment in local time with its offset, to the millisecond."""
+    """Return a moment in local time with its offset, to the millisecond."""
     return times.moment(when, None, exact=True)
 
 
 def time_of_day(when: datetime) -> str:
-    """The local time of day of a moment, with its offset."""
+    """Return the local time of day of a moment, with its offset."""
     return times.time_of_day(when, None)
 
 
 def fixed_zone(when: datetime) -> timezone:
-    """The local offset at a moment, as a zone."""
+    """Return the local offset at a moment, as a zone."""
     return timezone(when.astimezone().utcoffset() or timedelta(0))
 
 
 def clock(when: datetime, zone: tzinfo | None = None) -> str:
-    """The time of day without its offset, for where that stands beside it, or where the moment is now."""
+    """Return the time of day without its offset, for where that stands beside it, or where the moment is now."""
     return times.time_of_day(when, zone, offset=False)

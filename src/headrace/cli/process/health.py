@@ -29,7 +29,7 @@ Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 @contextmanager
 def serving(app: App, worker: Worker, where: Address) -> Iterator[Address]:
-    """Serve how the worker is, with the metrics of the App and of the default registry; port 0: a free one.
+    """Serve the state of the worker, with the metrics of the App and of the default registry; port 0: a free one.
 
     :raises OSError: the address cannot be used
     """
@@ -38,7 +38,7 @@ def serving(app: App, worker: Worker, where: Address) -> Iterator[Address]:
         stack.callback(server.server_close)
         pages = {"/healthz": _health(worker), "/livez": _life(worker), "/metrics": _metrics(app, stack)}
         server.set_app(_at(pages))
-        # Whether to stop is looked at as often as a worker ticks.
+        # Checked for a stop as often as a worker ticks.
         thread = threading.Thread(target=server.serve_forever, args=(0.25,), name="headrace-health", daemon=True)
         thread.start()
         stack.callback(server.shutdown)
@@ -46,7 +46,7 @@ def serving(app: App, worker: Worker, where: Address) -> Iterator[Address]:
 
 
 def vitals(worker: Worker) -> dict[str, Any]:
-    """How the worker is at this moment; may be called on any thread."""
+    """Return the state of the worker at this moment; may be called on any thread."""
     stats = worker.stats
     facts: dict[str, Any] = {"healthy": worker.healthy, "worker": str(worker.id), "state": stats.state}
     facts |= {name: getattr(stats, name) for name in ("busy", "buffered", "stuck_threads")}
@@ -107,7 +107,7 @@ def _reply(start: Callable[..., Any], status: HTTPStatus, text: str, kind: str =
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = 10  # a client that says nothing does not keep its thread for ever
+    timeout = 10  # a client that sends nothing does not keep its thread for ever
 
     def log_message(self, format: str, *args: object) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What a worker process, or the supervisor of several, prints while it runs: its own lines, and headrace's log.
+"""Output of a worker process, or of the supervisor of several, while it runs: its own lines, and headrace's log.
 
 Records are printed here unless the App has a handler that writes to the same place already.
 """
@@ -19,38 +19,37 @@ from headrace.core.control_characters import printable
 from headrace.worker.execution.errors import message_of
 from headrace.worker.log_capture import handlers_of
 
-__all__ = ["Logs", "Teller", "json_line", "told"]
+__all__ = ["Logs", "Teller", "json_line", "record_text"]
 
 
 _ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worker")
 
 
 class Logs(logging.Handler):
-    """Headrace's log records, told like everything else, each of them once."""
+    """Prints headrace's log records like all other lines, each of them once."""
 
     def __init__(
         self, tell: Callable[[logging.LogRecord], None], *, verbose: bool = False, stdout: bool = False
     ) -> None:
-        """``tell`` shows a record. ``verbose``: also when jobs start and end. ``stdout``: that is where it tells, else
-        on stderr, where people look for both."""
+        """``tell`` prints a record, on stderr unless ``stdout``. ``verbose``: also when jobs start and end."""
         super().__init__()
         self._tell, self._verbose, self._stdout = tell, verbose, stdout
         self._errors: list[object] = []
 
-    def has_told(self, error: BaseException) -> bool:
-        """Whether this very error was logged as one, with its words; it need not be said again."""
+    def has_logged(self, error: BaseException) -> bool:
+        """Return whether this very error was logged as one, with its words; it need not be printed again."""
         return any(one is error for one in self._errors)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell one record, unless a handler of the App's shows it here, in the App's own way."""
+        """Print one record, unless a handler of the App shows it here, in the App's own way."""
         if record.levelno >= logging.ERROR and isinstance(record.args, tuple):
             self._errors += [one for one in record.args if isinstance(one, BaseException)]
-        # Asked for every record, not once: an App may set up its logging whenever it likes.
+        # Checked for every record, not once: an App may set up its logging at any time.
         if not any(one is not self and self._shows(one, record) for one in handlers_of(logging.getLogger(record.name))):
             self._tell(record)
 
     def _shows(self, handler: logging.Handler, record: logging.LogRecord) -> bool:
-        """Whether the handler writes such a record to where this one does."""
+        """Return whether the handler writes such a record to the same stream."""
         if record.levelno < handler.level:
             return False
         # Those of logging have a stream, those of rich a console.
@@ -75,8 +74,8 @@ class Logs(logging.Handler):
             logger.setLevel(level)
 
 
-def told(record: logging.LogRecord) -> str:
-    """One record as a line for people: nothing before what is only news."""
+def record_text(record: logging.LogRecord) -> str:
+    """Return one record as a line for people, without a level where it is only information."""
     text = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
         text += f": {type(record.exc_info[1]).__name__}: {message_of(record.exc_info[1])}"
@@ -87,11 +86,11 @@ class Teller:
     """Lines on stderr, as text or as JSON (``--log-format json``); with ``--json`` events as JSON lines on stdout."""
 
     def __init__(self, state: State, style: Literal["text", "json"], name: str = "headrace.worker") -> None:
-        """``name``: the logger that what is said belongs to."""
+        """``name``: the logger of the lines."""
         self._state, self._style, self._name = state, style, name
 
     def __call__(self, event: str, message: str, **facts: Any) -> None:
-        """Tell an event."""
+        """Print an event."""
         now = datetime.now(UTC)
         if self._state.json:
             line({"at": now, "event": event, "message": message, **facts})
@@ -101,14 +100,14 @@ class Teller:
             say(f"{time_of_day(now)} {printable(message)}")
 
     def say(self, message: str) -> None:
-        """Tell what is no event of its own."""
+        """Print a line that is no event."""
         if self._style == "json":
             json_line(self._name, message)
         else:
             say(f"{time_of_day(datetime.now(UTC))} {printable(message)}")
 
     def others(self) -> AbstractContextManager[None]:
-        """Show what others log, where the App does not; with ``--json`` that goes where it would go anyway."""
+        """Show what others log, where the App does not; with ``--json`` the default handlers stay."""
         from headrace.worker.log_capture import shown_logs
 
         return shown_logs(None if self._state.json and self._style == "text" else self._style)
@@ -120,11 +119,11 @@ class Teller:
         return Logs(self._tell, verbose=verbose, stdout=self._state.json)
 
     def _tell(self, record: logging.LogRecord) -> None:
-        self("log", told(record), level=record.levelname.lower())
+        self("log", record_text(record), level=record.levelname.lower())
 
 
 def json_line(name: str, message: str, level: int = logging.INFO, **facts: Any) -> None:
-    """Say something as if it had been logged."""
+    """Print a line as if it had been logged."""
     record = logging.LogRecord(name, level, __file__, 0, message, None, None)
     record.__dict__.update(facts)
     _write(record)

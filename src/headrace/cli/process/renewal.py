@@ -33,18 +33,18 @@ __all__ = ["Limits", "changes", "renew_on_change", "renew_when_due", "shown", "s
 
 
 POLL_SECONDS = 0.25
-"""Seconds between two looks at what the worker has done; at its memory it is looked less often."""
+"""Seconds between two checks of what the worker has done; its memory is checked less often."""
 POLLS_PER_MEMORY_READ = 4
-"""Of so many looks, one is at the memory."""
+"""One of so many checks is of the memory."""
 
 MIN_MEMORY_BYTES = 10 * 10**6
-"""A process that has done nothing yet is larger. Whoever asks for less has left out a unit, or has it in kilobytes."""
+"""A process that has done nothing yet is larger. A smaller limit lacks a unit, or is in kilobytes."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
 def size(value: str | int) -> int:
-    """A size of a process in bytes, as in 512MB or 2GiB; an option type of click."""
+    """Return the size of a process in bytes, from 512MB or 2GiB; an option type of click."""
     if isinstance(value, int):
         return value
     found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?)?B?", value.strip().upper())
@@ -56,13 +56,13 @@ def size(value: str | int) -> int:
 
 
 def shown(number: int) -> str:
-    """A size as people read it."""
+    """Return a size as people read it."""
     return f"{number / 10**9:.1f} GB" if number >= 10**10 else f"{number / 10**6:,.0f} MB"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker process may do, and how large it may be, before it is renewed."""
+    """Limits of a worker process: at the first that it reaches, it is renewed."""
 
     jobs: int | None = None
     memory: int | None = None
@@ -72,12 +72,12 @@ class Limits:
         return self.jobs is not None or self.memory is not None
 
     def flags(self) -> list[str]:
-        """The same as flags of the command."""
+        """Return the same as flags of the command."""
         words = [] if self.jobs is None else ["--max-jobs", str(self.jobs)]
         return words if self.memory is None else [*words, "--max-memory", str(self.memory)]
 
     def due(self, jobs: int, memory: int | None) -> str | None:
-        """Why the process is due, in words; None: it is not."""
+        """Return why the process is due, in words; None: it is not."""
         if self.jobs is not None and jobs >= self.jobs:
             return f"after {jobs:,} {'job' if jobs == 1 else 'jobs'}"
         # Not before it has done something: one that is too large from the start would be renewed for ever.
@@ -98,7 +98,7 @@ async def renew_when_due(
         why = await _due(worker, limits)
         await loop.sock_sendall(supervisor, b"renew\n")
         if not await loop.sock_recv(supervisor, 100):
-            return  # it is gone, and whoever sees that stops the worker
+            return  # the supervisor is gone, and its closed pipe stops the worker
         # By now: it may have waited for its turn, and its memory may have shrunk.
         why = limits.due(worker.stats.done + worker.stats.failed, None) or why
         busy = worker.stats.busy
@@ -128,7 +128,7 @@ async def _due(worker: Worker, limits: Limits) -> str:
 
 
 def changes() -> AsyncIterator[set[tuple[Any, str]]]:
-    """Batches of changed Python files under the current directory.
+    """Yield batches of changed Python files under the current directory.
 
     :raises MissingExtra: watchfiles is not installed
     """

@@ -19,7 +19,7 @@ STOP_TIMEOUT_SECONDS = 5.0
 
 
 class Signals(signals.Signals):
-    """Which signals have come, and the exit code they ask for."""
+    """The signals that have come, and the exit code that they lead to."""
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
         super().__init__(first, second, SystemClock())
@@ -28,18 +28,18 @@ class Signals(signals.Signals):
         """A stop in good order is no failure."""
 
     def hurry(self, number: int) -> None:
-        """Wait no longer than is decent."""
+        """Stop at once, after at most ``STOP_TIMEOUT_SECONDS``."""
         self.code = 128 + number
         self._timer = threading.Timer(STOP_TIMEOUT_SECONDS, os._exit, (self.code,))
         self._timer.daemon = True
         self._timer.start()
 
     def third(self, number: int) -> None:
-        """Be gone."""
+        """Exit the process."""
         os._exit(128 + number)
 
     def rest(self) -> None:
-        """All is over; nobody needs to be forced any more."""
+        """Forget the signals: all is over, and no stop needs to be forced any more."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -47,16 +47,16 @@ class Signals(signals.Signals):
 @contextmanager
 def on_signals(first: Callable[[], None], second: Callable[[], None]) -> Iterator[Signals]:
     """Call ``first`` on the loop at the first SIGINT or SIGTERM, ``second`` at the second."""
-    told = Signals(first, second)
-    before = {number: signal.signal(number, told) for number in signals.BOTH}
+    heard = Signals(first, second)
+    before = {number: signal.signal(number, heard) for number in signals.BOTH}
     try:
-        yield told
+        yield heard
     finally:
-        told.rest()
+        heard.rest()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def are_ours() -> bool:
-    """Whether signals are heard here now: an interrupt that is raised all the same was not sent by anybody."""
+    """Return whether signals are handled here now: then an interrupt that is raised was not sent as a signal."""
     return isinstance(signal.getsignal(signal.SIGINT), Signals)

@@ -1,6 +1,6 @@
 """Keeps worker processes alive: starts them, restarts the dead, passes signals on, and takes them along when it goes.
 
-Every child holds the reading end of a pipe whose writing end only the supervisor has. When the supervisor dies, however
+Every child holds the reading end of a pipe; only the supervisor has its writing end. When the supervisor dies, however
 suddenly, the pipe ends and the children stop in good order.
 """
 
@@ -32,16 +32,15 @@ KILL_SLACK_SECONDS = 10.0
 """How much longer than the workers' own grace the supervisor waits before it kills."""
 
 RELEASE_SECONDS = 3.0
-"""How long the children may take to hand back what they hold when told to stop at once."""
+"""How long the children may take to release what they hold when they must stop at once."""
 
 
 class Supervisor:
     """Runs ``count`` children; ``command`` makes the argument list of one from its index and its end of the pipe.
 
-    ``naming`` makes more arguments, from the id of the worker in this child, and that of the worker in whose place it
-    is started: the supervisor knows that this one's process has ended, and the new worker need not find out.
-    ``renewing`` makes those of a child that may ask to be renewed (``cli/process/renewal.py``), from its end of two
-    sockets.
+    ``naming`` makes more arguments, from the id of the worker in this child, and that of its predecessor: that one's
+    process has ended, and the new worker need not find out. ``renewing`` makes those of a child that may request its
+    renewal (``cli/process/renewal.py``), from its end of two sockets.
     """
 
     def __init__(
@@ -61,9 +60,9 @@ class Supervisor:
         self._grace, self._burst, self._tell = grace, burst, tell
         self._children: dict[int, Process] = {}
         self._renewing, self._turn, self._turn_of = renewing, asyncio.Lock(), -1
-        """Whoever has the turn is being renewed: one at a time, until the next is up."""
+        """The child that has the turn is being renewed: one at a time, until the next is up."""
         self._leaving: dict[int, tuple[Process, asyncio.Task[None]]] = {}
-        """By place, those whose place was given to another and that still finish what they run."""
+        """By position, the children that have left it to another and still finish what they run."""
         self._renewed: set[int] = set()
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
@@ -72,7 +71,7 @@ class Supervisor:
         self._pipe = (-1, -1)
 
     async def run(self) -> int:
-        """Keep the children alive until told to stop (or, in a burst, until all are done); the exit code."""
+        """Keep the children alive until a stop (or, in a burst, until all are done); return the exit code."""
         self._pipe = os.pipe()
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
         watchdog = asyncio.create_task(self._kill_the_slow())
@@ -95,7 +94,7 @@ class Supervisor:
             self._signal(signal.SIGTERM)
 
     def hurry(self) -> None:
-        """Let every child hand back what it holds and end at once; kill those that do not."""
+        """Let every child release what it holds and end at once; kill those that do not."""
         self._stopping.set()
         self._hurrying.set()
         # Of the other kind than the first: the same again could be taken for its echo.
@@ -133,12 +132,12 @@ class Supervisor:
         self.kill()
 
     async def _keep(self, index: int) -> None:
-        """Keep one place filled."""
+        """Keep one position filled."""
         delay = FIRST_DELAY_SECONDS
         while not self._stopping.is_set():
             started = time.monotonic()
             pid, code = await self._live(index)
-            if code is None:  # it left its place
+            if code is None:  # it left its position
                 delay, self._proven = FIRST_DELAY_SECONDS, True
                 continue
             lived = time.monotonic() - started
@@ -159,7 +158,7 @@ class Supervisor:
             delay = min(delay * 2, MAX_DELAY_SECONDS)
 
     async def _live(self, index: int) -> tuple[int, int | None]:
-        """One child from birth to death; or until it leaves its place to another, then without an exit code."""
+        """Run one child until it ends, and return its exit code; None: it left its position to another."""
         reading, _ = self._pipe
         before, id = self._named.get(index), self._dice.new_id(datetime.now(UTC))
         self._named[index] = id
@@ -188,7 +187,7 @@ class Supervisor:
                 await asyncio.wait({ended, left}, return_when=asyncio.FIRST_COMPLETED)
                 if not ended.done():
                     left.result()
-                    self._named.pop(index, None)  # it lives: whoever comes after it must not bury it
+                    self._named.pop(index, None)  # it lives: its successor must not declare it dead
                     self._leaving[index] = child, asyncio.create_task(self._see_off(index, child.pid, ended))
                     return child.pid, None
                 self._end_turn(index)
@@ -200,17 +199,17 @@ class Supervisor:
     # -- renewing
 
     async def _leaves(self, index: int, child: Process, ours: socket.socket) -> None:
-        """Talk with a child, until it has left its place; for ever if it does not."""
+        """Exchange messages with a child until it has left its position; for ever if it does not."""
         ours.setblocking(False)
         try:
             if await self._hears_that_it_left(index, child, ours):
                 return
         except OSError:
-            pass  # it hung up without a look at what it was told: it has died, or stops
-        await _never()  # its end says the rest
+            pass  # it closed the socket without reading: it has died, or stops
+        await _never()  # its exit code says the rest
 
     async def _hears_that_it_left(self, index: int, child: Process, ours: socket.socket) -> bool:
-        """Answer what a child says; whether it left its place, or else hung up."""
+        """Reply to the messages of a child; return whether it left its position, or else closed the socket."""
         loop, said = asyncio.get_running_loop(), b""
         while more := await loop.sock_recv(ours, 1000):
             *lines, said = (said + more).split(b"\n")
@@ -219,7 +218,7 @@ class Supervisor:
                 if word == "up":
                     self._end_turn(index)
                 elif word == "renew":
-                    if index in self._leaving:  # no more than one that leaves, for each place
+                    if index in self._leaving:  # at most one that leaves, for each position
                         await asyncio.wait([self._leaving[index][1]])
                     await self._turn.acquire()
                     self._turn_of = index
@@ -248,7 +247,7 @@ async def _never() -> None:
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, at most so long; whether it happened."""
+    """Wait for the event, at most so long; return whether it happened."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

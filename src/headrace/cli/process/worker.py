@@ -24,7 +24,7 @@ __all__ = ["serve"]
 
 
 async def serve(app: App, options: Options, state: State, place: Place) -> int:
-    """Run a worker until it is done, told to stop, or its supervisor is gone."""
+    """Run a worker until it is done or stopped, or its supervisor is gone."""
     from headrace.engines.connect import redact
     from headrace.worker.process.loops import tune_process
     from headrace.worker.worker import succeed
@@ -56,7 +56,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
         signals = stack.enter_context(on_signals(stop, worker.request_stop))
         if place.parent_fd is not None:
             _on_orphaned(place.parent_fd, worker, teller)
-        ports = await stack.enter_async_context(AsyncExitStack())  # given up when another takes this place
+        ports = await stack.enter_async_context(AsyncExitStack())  # closed when another takes this position
         if options.health:
             url = f"http://{_serve_health(ports, app, worker, options.health)}"
             tell("health", f"health and metrics at {url}/healthz and {url}/metrics", url=url)
@@ -78,14 +78,14 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
         try:
             await worker.run(signals=False)
         except StoreLost as error:
-            if state.debug or not logs.has_told(error):
+            if state.debug or not logs.has_logged(error):
                 raise
             return code_of(error)
         stats = worker.stats
         counts = {"done": stats.done, "failed": stats.failed, "released": stats.released}
         back = f", {stats.released} handed back" if stats.released else ""
         tell("stopped", f"stopped: {stats.done} done, {stats.failed} failed{back}", **counts)
-    # Left because of handlers that cannot be stopped: whoever supervises it should start another.
+    # Left because of handlers that cannot be stopped: its supervisor should start another.
     return signals.code or (FAILED if worker.exhausted else DONE)
 
 

@@ -23,7 +23,7 @@ from headrace.dashboard.security import HEADER, secured
 if TYPE_CHECKING:
     from headrace.dashboard.dashboard import Dashboard
 
-__all__ = ["Act", "ActionRefused", "Done", "Endpoint", "endpoint"]
+__all__ = ["Act", "ActionRefused", "Does", "Done", "Endpoint", "endpoint"]
 
 _log = logging.getLogger("headrace.dashboard")
 

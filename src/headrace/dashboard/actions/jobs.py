@@ -1,4 +1,4 @@
-"""Acts on jobs: on one, on some, on all that match; and new ones."""
+"""Actions on jobs: on one, on some, on all that match; and new ones."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ OURS = "headrace."
 MAX_CHOSEN_JOBS = 1000
 """Jobs that can be chosen one by one."""
 PROGRESS_SECONDS = 0.25
-"""Seconds between two lines of how far an act on many is."""
+"""Seconds between two lines of progress of an action on many."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
 class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What an act has to know beside the jobs."""
+    """The fields of an action beside the jobs."""
 
     verb: Verb
     seconds: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
-    """How long to wait: of ``postpone`` and ``retry``."""
+    """How long the job waits: of ``postpone`` and ``retry``."""
     queue: Name | None = None
     priority: Annotated[int, Meta(ge=0, le=100)] | None = None
     payload: dict[str, Any] | None = None
@@ -56,7 +56,7 @@ class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     error: Annotated[str, Meta(min_length=1, max_length=4000)] | None = None
 
     def action(self) -> Action:
-        """What it asks for; :raises ActionRefused: something is missing"""
+        """Return the requested action; :raises ActionRefused: something is missing"""
         kind = _kind(self.verb)
         fields = kind.__struct_fields__ if kind is not RerunAction else ("payload",)  # with the options of the old job
         named = {field: "seconds" if field in ("delay", "until") else field for field in fields}
@@ -74,24 +74,24 @@ def _kind(verb: Verb) -> type[Action]:
 
 
 class OnOne(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """An act on one job."""
+    """An action on one job."""
 
     id: UUID
 
 
 class OnMany(Details, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """An act on jobs that were chosen, or on all that match."""
+    """An action on jobs that were chosen, or on all that match."""
 
     ids: Annotated[tuple[UUID, ...], Meta(max_length=MAX_CHOSEN_JOBS)] | None = None
     filter: dict[str, Any] | None = None
     dry: bool = False
 
 
-async def on_one(ask: PageRequest, told: OnOne) -> Done:
-    """Do it to one job."""
-    job = await ask.job(str(told.id))
-    _check(ask, told, [job])
-    action = told.action()
+async def on_one(ask: PageRequest, wanted: OnOne) -> Done:
+    """Do an action on one job."""
+    job = await ask.job(str(wanted.id))
+    _check(ask, wanted, [job])
+    action = wanted.action()
     if action.revives:
         await ask.dashboard.gate.admit(ask.viewer, job)
     made = await ask.app.jobs.act(job.id, action, by=ask.viewer.name)
@@ -101,17 +101,17 @@ async def on_one(ask: PageRequest, told: OnOne) -> Done:
     return Done(told=text, go=ask.link(f"/jobs/{made.id}") if made.id != job.id else None)
 
 
-async def check_one(ask: PageRequest, told: OnOne) -> Done:
-    """Whether the job could be rerun with this payload."""
-    job = await ask.job(str(told.id))
-    _check(ask, told, [job])
-    if told.payload is not None:
-        await payload_of(ask, job.task, told.payload)
+async def check_one(ask: PageRequest, wanted: OnOne) -> Done:
+    """Check that the job could be rerun with this payload."""
+    job = await ask.job(str(wanted.id))
+    _check(ask, wanted, [job])
+    if wanted.payload is not None:
+        await payload_of(ask, job.task, wanted.payload)
     return Done()
 
 
 async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data: Any = None) -> Draft[Any]:
-    """A draft with this payload, which stands in one field of a form; :raises Refused: it does not fit the task"""
+    """Return a draft with this payload, one field of a form; :raises ActionRefused: it does not fit the task"""
     try:
         draft, _ = await draft_with_warnings(ask.app, task, payload, {})
     except (InvalidPayload, UnknownTask) as error:
@@ -119,16 +119,16 @@ async def payload_of(ask: PageRequest, task: str, payload: dict[str, Any], data:
     return draft
 
 
-def _check(ask: PageRequest, told: Details, jobs: Sequence[Job]) -> None:
+def _check(ask: PageRequest, wanted: Details, jobs: Sequence[Job]) -> None:
     """Refuse what this viewer may not do, whatever the job is."""
-    viewer, verb, kind = ask.viewer, told.verb, _kind(told.verb)
-    if viewer.customer is not None and (not kind.customers or told.payload is not None):
+    viewer, verb, kind = ask.viewer, wanted.verb, _kind(wanted.verb)
+    if viewer.customer is not None and (not kind.customers or wanted.payload is not None):
         raise ActionRefused(403, "This is not for the key of a customer.")
-    if verb is Verb.MOVE and told.queue is not None:
-        may_submit(ask, None, told.queue)
+    if verb is Verb.MOVE and wanted.queue is not None:
+        may_submit(ask, None, wanted.queue)
     if verb is Verb.RERUN:
         for job in jobs:
-            may_submit(ask, job.task if told.payload is not None else None, job.queue, ours=told.payload is None)
+            may_submit(ask, job.task if wanted.payload is not None else None, job.queue, ours=wanted.payload is None)
             if viewer.tasks is not None and job.task not in viewer.tasks:
                 raise ActionRefused(403, f"You may not submit the task {job.task!r}.")
 
@@ -146,37 +146,37 @@ def may_submit(ask: PageRequest, task: str | None, queue: str, *, ours: bool = F
 # -- on many
 
 
-async def on_many(ask: PageRequest, told: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
-    """Do it to all that were chosen or match; a dry run only counts them."""
-    verb = told.verb
-    _check(ask, told, ())
-    if told.payload is not None or verb is Verb.RESOLVE:
+async def on_many(ask: PageRequest, wanted: OnMany) -> Done | AsyncIterator[dict[str, Any]]:
+    """Do an action on all that were chosen or match; a dry run only counts them."""
+    verb = wanted.verb
+    _check(ask, wanted, ())
+    if wanted.payload is not None or verb is Verb.RESOLVE:
         raise ActionRefused(400, "This is done to one job at a time.")
-    if told.ids is not None:
-        if told.dry:
-            found = [job for job in await ask.app.jobs.get_many(told.ids) if job is not None]
+    if wanted.ids is not None:
+        if wanted.dry:
+            found = [job for job in await ask.app.jobs.get_many(wanted.ids) if job is not None]
             mine = [job for job in found if ask.viewer.customer in (None, job.customer)]
             return Done(count=sum(job.status in TRANSITIONS[verb] for job in mine))
-        return _counted(verb, _each(ask, told, told.ids), len(told.ids))
+        return _counted(verb, _each(ask, wanted, wanted.ids), len(wanted.ids))
     bound = ask.viewer.tasks is not None or ask.viewer.queues is not None
     if bound and verb in (Verb.RERUN, Verb.MOVE):
         raise ActionRefused(403, "This key may do this to one job at a time.")
-    frozen, filters = _frozen(ask, verb, told.filter or {})
+    frozen, filters = _frozen(ask, verb, wanted.filter or {})
     if filters is None:
         return Done(count=0, filter=frozen)
     jobs = ask.app.jobs.where(**filters)
     of = await jobs.preview(verb)
-    if told.dry:
+    if wanted.dry:
         return Done(count=of, filter=frozen)
-    action = told.action()
+    action = wanted.action()
     if action.revives:
         await ask.dashboard.gate.admit_all(ask.viewer, verb, filters, of)
     return _counted(verb, jobs.act(action, by=ask.viewer.name), of)
 
 
 def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[str, Any], Filters | None]:
-    """The filter with its moments fixed, and the jobs it stands for: only those that are there when it is first asked
-    for, in statuses that the act can begin from; None: there are none."""
+    """Return the filter with its moments fixed, and the jobs that match: only those that exist at the first request,
+    in statuses that the action can begin from; None: there are none."""
     now = ask.now
     filters, asked = filters_in(given, now)
     filters = ask.kept(filters)
@@ -193,12 +193,12 @@ def _frozen(ask: PageRequest, verb: Verb, given: dict[str, Any]) -> tuple[dict[s
     return asked, {**filters, "status": sorted(wanted)}
 
 
-async def _each(ask: PageRequest, told: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
+async def _each(ask: PageRequest, wanted: OnMany, ids: Sequence[UUID]) -> AsyncGenerator[ActionResult, None]:
     for id in ids:
         try:
             job = await ask.job(str(id))
-            _check(ask, told, [job])
-            action = told.action()
+            _check(ask, wanted, [job])
+            action = wanted.action()
             if action.revives:
                 await ask.dashboard.gate.admit(ask.viewer, job)
             acted = await result_of(ask.app, id, action, ask.viewer.name)
@@ -210,7 +210,7 @@ async def _each(ask: PageRequest, told: OnMany, ids: Sequence[UUID]) -> AsyncGen
 
 
 async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: int) -> AsyncIterator[dict[str, Any]]:
-    """How far it is, from time to time, and at the end what came of it."""
+    """Yield the progress from time to time, and the outcome at the end."""
     counts, said, why = Counter[str](), 0.0, None
     loop = asyncio.get_running_loop()
     async with aclosing(acting):
@@ -221,11 +221,11 @@ async def _counted(verb: Verb, acting: AsyncGenerator[ActionResult, None], of: i
                 said = loop.time()
                 yield {"did": sum(counts.values()), "of": of}
     done = counts["done"] + counts["requested"]
-    told = f"{count(done)} {'job' if done == 1 else 'jobs'} {ACTIONS[verb].past}"
+    text = f"{count(done)} {'job' if done == 1 else 'jobs'} {ACTIONS[verb].past}"
     left = counts["refused"] + counts["not_found"]
     if left:
-        told += f", {count(left)} refused: {why}"
-    yield {"did": sum(counts.values()), "of": of, "told": f"{told.removesuffix('.')}."}
+        text += f", {count(left)} refused: {why}"
+    yield {"did": sum(counts.values()), "of": of, "told": f"{text.removesuffix('.')}."}
 
 
 # -- new ones
@@ -243,34 +243,34 @@ class NewJob(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     tags: tuple[Name, ...] = ()
 
 
-async def submit(ask: PageRequest, told: NewJob) -> Done:
+async def submit(ask: PageRequest, wanted: NewJob) -> Done:
     """Submit a job."""
-    draft = await _draft(ask, told)
+    draft = await _draft(ask, wanted)
     handle = await draft.submit()
     try:
         await note_submit(ask.app.session.engine, draft.task, handle.id, ask.viewer.name, ask.app.host.clock.now())
-    except (
-        HeadraceError
-    ) as error:  # the job is there, and says who submitted it: told of an error, people would do so again
+    except HeadraceError as error:  # the job is stored with its submitter: after an error, people would submit again
         _log.warning("that %s submitted job %s is not in the audit: %s", ask.viewer.name, handle.id, error)
     text = "The job that holds its key is here." if handle.duplicate else "The job is submitted."
     return Done(told=text, go=ask.link(f"/jobs/{handle.id}"))
 
 
-async def check_job(ask: PageRequest, told: NewJob) -> Done:
-    """Whether it could be submitted."""
-    await _draft(ask, told)
+async def check_job(ask: PageRequest, wanted: NewJob) -> Done:
+    """Check that it could be submitted."""
+    await _draft(ask, wanted)
     return Done()
 
 
-async def _draft(ask: PageRequest, told: NewJob) -> Draft[Any]:
+async def _draft(ask: PageRequest, wanted: NewJob) -> Draft[Any]:
     options: dict[str, Any] = {
-        name: value for name in ("queue", "priority", "delay", "customer") if (value := getattr(told, name)) is not None
+        name: value
+        for name in ("queue", "priority", "delay", "customer")
+        if (value := getattr(wanted, name)) is not None
     }
-    if told.tags:
-        options["tags"] = list(told.tags)
+    if wanted.tags:
+        options["tags"] = list(wanted.tags)
     options["metadata"] = {"submitted_by": ask.viewer.name}  # with the job in one write: the audit comes after
-    draft, _ = await draft_with_warnings(ask.app, told.task, told.payload, options)
+    draft, _ = await draft_with_warnings(ask.app, wanted.task, wanted.payload, options)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
     return draft
 
@@ -284,16 +284,16 @@ class OfId(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     id: UUID
 
 
-async def cancel_batch(ask: PageRequest, told: OfId) -> Done:
+async def cancel_batch(ask: PageRequest, wanted: OfId) -> Done:
     """Cancel those jobs of a batch that have not ended."""
-    batch = await batch_of(ask, str(told.id))
+    batch = await batch_of(ask, str(wanted.id))
     live = await ask.app.batches.handle(batch.id).cancel(by=ask.viewer.name)
     return Done(told=f"{count(live)} jobs of the batch are cancelled.")
 
 
-async def redeliver(ask: PageRequest, told: OfId) -> Done:
+async def redeliver(ask: PageRequest, wanted: OfId) -> Done:
     """Send a message of a webhook once more."""
-    job = await ask.job(str(told.id))
+    job = await ask.job(str(wanted.id))
     if job.ended:
         await ask.dashboard.gate.admit(ask.viewer, job)
     await ask.app.webhooks.redeliver(job.id, by=ask.viewer.name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -13,12 +14,15 @@ from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.limits.rate import Rate
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Cron, Every, Rule, Timed
-from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
+from headrace.dashboard.actions.endpoint import Act, ActionRefused, Does, Done
 from headrace.dashboard.actions.jobs import may_submit, payload_of
 from headrace.dashboard.format import length
 from headrace.dashboard.page import PageRequest
 from headrace.dashboard.pages.schedules import fires_of
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.app import App
 
 __all__ = ["ACTS"]
 
@@ -58,81 +62,52 @@ class SetRate(Named, kw_only=True, frozen=True, forbid_unknown_fields=True):
     keyed: bool = False
 
 
-async def pause_queue(ask: PageRequest, told: Named) -> Done:
-    """Start none of its jobs."""
-    await ask.app.queues.pause(told.name, by=ask.viewer.name)
-    return Done(told=f"Queue {told.name} is paused; what runs goes on.")
+def _on_named(change: Callable[[App], Callable[..., Awaitable[Any]]], text: str, go: str | None = None) -> Does:
+    """Return an action that calls ``change`` with a name and the other fields of the form.
+
+    ``text``: the sentence for the viewer; ``go``: the page to open next; both with ``{}`` for the name.
+    """
+
+    async def do(ask: PageRequest, given: Named) -> Done:
+        fields = msgspec.structs.asdict(given)
+        name = fields.pop("name")
+        await change(ask.app)(name, **fields, by=ask.viewer.name)
+        return Done(told=text.format(name), go=go and ask.link(go.format(name)))
+
+    return do
 
 
-async def resume_queue(ask: PageRequest, told: Named) -> Done:
-    """Start its jobs again."""
-    await ask.app.queues.resume(told.name, by=ask.viewer.name)
-    return Done(told=f"Queue {told.name} goes on.")
-
-
-async def set_queue(ask: PageRequest, told: SetQueue) -> Done:
-    """Change the settings of a queue."""
-    said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
-    await ask.app.queues.set(told.name, **said, by=ask.viewer.name)
-    return Done(told=f"Queue {told.name} is set.")
-
-
-async def reset_queue(ask: PageRequest, told: Named) -> Done:
-    """Let the code say what holds."""
-    await ask.app.queues.reset(told.name, by=ask.viewer.name)
-    return Done(told=f"For queue {told.name} the code applies again.")
-
-
-async def set_limit(ask: PageRequest, told: SetLimit) -> Done:
-    """Change the limits of a task."""
-    said = {name: value for name, value in msgspec.structs.asdict(told).items() if name != "name"}
-    await ask.app.limits.set(told.name, **said, by=ask.viewer.name)
-    return Done(told=f"The limits of {told.name} are set.", go=ask.link(f"/limits/{told.name}"))
-
-
-async def reset_limit(ask: PageRequest, told: Named) -> Done:
-    """Let the code say what holds."""
-    await ask.app.limits.reset(told.name, by=ask.viewer.name)
-    return Done(told=f"For task {told.name} the code applies again.")
-
-
-async def check_rates(ask: PageRequest, told: SetQueue | SetLimit) -> Done:
-    """Whether the rates are there: one that is not limits nothing, and may be a slip."""
+async def check_rates(ask: PageRequest, given: SetQueue | SetLimit) -> Done:
+    """Check that the rates exist: an unknown rate limits nothing, and may be a typing error."""
     known = await ask.shared("rates", ask.app.rates.list)
-    for name in told.rates or ():
+    for name in given.rates or ():
         if name not in known:
             raise ActionRefused(400, f"There is no rate {name!r}: it limits nothing until it is set.", "rates")
     return Done()
 
 
-async def check_limit(ask: PageRequest, told: SetLimit) -> Done:
-    """Whether somebody knows the task, and the rates are there."""
-    if (strange := await strange_name(ask.app, "task", told.name)) is not None:
+async def check_limit(ask: PageRequest, given: SetLimit) -> Done:
+    """Check that the task is known, and that the rates exist."""
+    if (strange := await strange_name(ask.app, "task", given.name)) is not None:
         raise ActionRefused(400, f"{strange[:1].upper()}{strange[1:]}.", "name")
-    return await check_rates(ask, told)
+    return await check_rates(ask, given)
 
 
-async def check_rate(ask: PageRequest, told: SetRate) -> Done:
+async def check_rate(ask: PageRequest, given: SetRate) -> Done:
     """Check that it is a valid rate; return whether there is one of this name."""
-    Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
-    if (there := (await ask.shared("rates", ask.app.rates.list)).get(told.name)) is not None:
+    Rate(given.limit, per=given.per, kind=given.kind, keyed=given.keyed)
+    if (there := (await ask.shared("rates", ask.app.rates.list)).get(given.name)) is not None:
         raise ActionRefused(
             400, f"It is there, and allows {there.limit} in {length(there.per)}: this changes it.", "name"
         )
     return Done()
 
 
-async def set_rate(ask: PageRequest, told: SetRate) -> Done:
+async def set_rate(ask: PageRequest, given: SetRate) -> Done:
     """Make or change a rate."""
-    rate = Rate(told.limit, per=told.per, kind=told.kind, keyed=told.keyed)
-    await ask.app.rates.set(told.name, rate, by=ask.viewer.name)
-    return Done(told=f"The rate {told.name} is set.")
-
-
-async def forget_rate(ask: PageRequest, told: Named) -> Done:
-    """Delete a rate."""
-    await ask.app.rates.forget(told.name, by=ask.viewer.name)
-    return Done(told=f"The rate {told.name} is deleted.")
+    rate = Rate(given.limit, per=given.per, kind=given.kind, keyed=given.keyed)
+    await ask.app.rates.set(given.name, rate, by=ask.viewer.name)
+    return Done(told=f"The rate {given.name} is set.")
 
 
 # -- schedules
@@ -170,58 +145,40 @@ class SetSchedule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
             raise ActionRefused(400, str(error), "expr" if self.kind == "cron" else "seconds") from None
 
 
-async def try_schedule(ask: PageRequest, told: SetSchedule) -> Done:
+async def try_schedule(ask: PageRequest, given: SetSchedule) -> Done:
     """Return when it would fire, and check that its payload fits the task."""
-    rule = told.rule()
+    rule = given.rule()
     fires = fires_of(rule, await ask.app.schedules.preview(rule, 6))
     data = [{"at": one.at, "local": one.local, "offset": one.offset, "shifted": one.shifted} for one in fires]
-    await payload_of(ask, told.task, told.payload, data)
+    await payload_of(ask, given.task, given.payload, data)
     return Done(data=data)
 
 
-async def set_schedule(ask: PageRequest, told: SetSchedule) -> Done:
+async def set_schedule(ask: PageRequest, given: SetSchedule) -> Done:
     """Make a schedule, or change the one of this name."""
-    if not told.name:
+    if not given.name:
         raise ActionRefused(400, "Give it a name.", "name")
-    draft = await payload_of(ask, told.task, told.payload)
+    draft = await payload_of(ask, given.task, given.payload)
     may_submit(ask, draft.task, draft.options.get("queue", "default"))
-    await ask.app.schedules.set(told.name, told.rule(), draft, by=ask.viewer.name)
-    return Done(told=f"Schedule {told.name} is set.", go=ask.link(f"/schedules/{told.name}"))
+    await ask.app.schedules.set(given.name, given.rule(), draft, by=ask.viewer.name)
+    return Done(told=f"Schedule {given.name} is set.", go=ask.link(f"/schedules/{given.name}"))
 
 
-async def edit_schedule(ask: PageRequest, told: SetSchedule) -> Done:
+async def edit_schedule(ask: PageRequest, given: SetSchedule) -> Done:
     """Change the rule and the payload of a schedule."""
-    known = await ask.app.schedules.get(told.name)
+    known = await ask.app.schedules.get(given.name)
     may_submit(ask, known.task, known.queue)
-    draft = await payload_of(ask, known.task, told.payload)
-    await ask.app.schedules.edit(told.name, told.rule(known.rule), draft, by=ask.viewer.name)
-    return Done(told=f"Schedule {told.name} is changed.")
+    draft = await payload_of(ask, known.task, given.payload)
+    await ask.app.schedules.edit(given.name, given.rule(known.rule), draft, by=ask.viewer.name)
+    return Done(told=f"Schedule {given.name} is changed.")
 
 
-async def pause_schedule(ask: PageRequest, told: Named) -> Done:
-    """Let it rest."""
-    await ask.app.schedules.pause(told.name, by=ask.viewer.name)
-    return Done(told=f"Schedule {told.name} is paused.")
-
-
-async def resume_schedule(ask: PageRequest, told: Named) -> Done:
-    """Let it fire again."""
-    await ask.app.schedules.resume(told.name, by=ask.viewer.name)
-    return Done(told=f"Schedule {told.name} fires again.")
-
-
-async def trigger_schedule(ask: PageRequest, told: Named) -> Done:
-    """Submit its job now."""
-    known = await ask.app.schedules.get(told.name)
+async def trigger_schedule(ask: PageRequest, given: Named) -> Done:
+    """Submit the job of a schedule now."""
+    known = await ask.app.schedules.get(given.name)
     may_submit(ask, known.task, known.queue)
-    handle = await ask.app.schedules.trigger(told.name, by=ask.viewer.name)
+    handle = await ask.app.schedules.trigger(given.name, by=ask.viewer.name)
     return Done(told="The job is submitted.", go=ask.link(f"/jobs/{handle.id}"))
-
-
-async def delete_schedule(ask: PageRequest, told: Named) -> Done:
-    """Remove it."""
-    await ask.app.schedules.delete(told.name, by=ask.viewer.name)
-    return Done(told=f"Schedule {told.name} is deleted; its jobs stay.", go=ask.link("/schedules"))
 
 
 # -- workers
@@ -233,29 +190,38 @@ class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     id: UUID
 
 
-async def drain_worker(ask: PageRequest, told: OfWorker) -> Done:
-    """Have a worker finish what it has, and leave."""
-    row = next((one for one in await ask.app.workers.list() if one.info.id == told.id), None)
+async def drain_worker(ask: PageRequest, given: OfWorker) -> Done:
+    """Have a worker finish its jobs, and stop."""
+    row = next((one for one in await ask.app.workers.list() if one.info.id == given.id), None)
     if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
         raise ActionRefused(409, "This worker is part of a hub, and leaves with it.")
-    await ask.app.workers.drain(told.id, by=ask.viewer.name)
+    await ask.app.workers.drain(given.id, by=ask.viewer.name)
     return Done(told="The worker takes no more jobs, and leaves when it is done.")
 
 
 ACTS: dict[str, Act] = {
-    "queue.pause": Act("act", Named, pause_queue),
-    "queue.resume": Act("act", Named, resume_queue),
-    "queue.set": Act("admin", SetQueue, set_queue, check=check_rates),
-    "queue.reset": Act("admin", Named, reset_queue),
-    "limit.set": Act("admin", SetLimit, set_limit, check=check_limit),
-    "limit.reset": Act("admin", Named, reset_limit),
+    "queue.pause": Act("act", Named, _on_named(lambda app: app.queues.pause, "Queue {} is paused; what runs goes on.")),
+    "queue.resume": Act("act", Named, _on_named(lambda app: app.queues.resume, "Queue {} goes on.")),
+    "queue.set": Act("admin", SetQueue, _on_named(lambda app: app.queues.set, "Queue {} is set."), check=check_rates),
+    "queue.reset": Act("admin", Named, _on_named(lambda app: app.queues.reset, "For queue {} the code applies again.")),
+    "limit.set": Act(
+        "admin",
+        SetLimit,
+        _on_named(lambda app: app.limits.set, "The limits of {} are set.", "/limits/{}"),
+        check=check_limit,
+    ),
+    "limit.reset": Act("admin", Named, _on_named(lambda app: app.limits.reset, "For task {} the code applies again.")),
     "rate.set": Act("admin", SetRate, set_rate, check=check_rate),
-    "rate.forget": Act("admin", Named, forget_rate),
+    "rate.forget": Act("admin", Named, _on_named(lambda app: app.rates.forget, "The rate {} is deleted.")),
     "schedule.set": Act("admin", SetSchedule, set_schedule, check=try_schedule),
     "schedule.edit": Act("admin", SetSchedule, edit_schedule, check=try_schedule),
-    "schedule.pause": Act("act", Named, pause_schedule),
-    "schedule.resume": Act("act", Named, resume_schedule),
+    "schedule.pause": Act("act", Named, _on_named(lambda app: app.schedules.pause, "Schedule {} is paused.")),
+    "schedule.resume": Act("act", Named, _on_named(lambda app: app.schedules.resume, "Schedule {} fires again.")),
     "schedule.trigger": Act("act", Named, trigger_schedule),
-    "schedule.delete": Act("admin", Named, delete_schedule),
+    "schedule.delete": Act(
+        "admin",
+        Named,
+        _on_named(lambda app: app.schedules.delete, "Schedule {} is deleted; its jobs stay.", "/schedules"),
+    ),
     "worker.drain": Act("act", OfWorker, drain_worker),
 }

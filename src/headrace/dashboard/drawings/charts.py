@@ -163,8 +163,7 @@ def by_outcome(charts: Charts) -> list[tuple[str, str, Callable[[datetime], floa
 def by_name(
     charts: Charts, name: Callable[[Series], str], amount: Callable[[Point], int] | None = None
 ) -> list[tuple[str, str, Callable[[datetime], float]]]:
-    """Return the parts of a chart by task or queue: those with most attempts, or most of ``amount``; all others as
-    one."""
+    """Return the parts of a chart by task or queue: those with most attempts or ``amount``; all others as one."""
     of = amount or attempts
     ordered = sorted((one for one in charts.series if of(one.total)), key=lambda one: (-of(one.total), name(one)))
     parts = [(f"series-{index}", name(one), _of([one], of)) for index, one in enumerate(ordered[:MAX_SERIES])]

@@ -90,8 +90,7 @@ async def limit(ask: PageRequest) -> Shown:
 
 
 def _keys(rule: LimitInfo, held: dict[str, int], jobs: Iterable[Job], queued: Iterable[Job]) -> list[KeyLine]:
-    """Return the keys of a task in the order of their turns: those without one first, then by their last turn, oldest
-    first."""
+    """Return the keys of a task in the order of their turns: those without one, then those with the oldest turn."""
     turns = dict[str, datetime]()
     for job in jobs:
         if (key := job.concurrency_key) is not None and job.assigned_at is not None:

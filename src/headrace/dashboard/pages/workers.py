@@ -11,7 +11,7 @@ __all__ = ["VIEWS"]
 
 
 async def workers(ask: PageRequest) -> Shown:
-    """All of them, the silent ones first."""
+    """Show all workers, the silent ones first."""
     rows = await ask.shared("workers", ask.app.workers.list)
     ordered = sorted(rows, key=lambda row: (row.alive, row.info.host, row.info.started_at))
     return Shown("workers.html", "Workers", {"rows": ordered})

@@ -41,8 +41,7 @@ class Signature(NamedTuple):
     depends: frozenset[str]
     """Those that dependencies return during the request."""
     uncounted: frozenset[str]
-    """Those that do not count when requests with the same key are compared: values of dependencies, headers and
-    cookies."""
+    """Those that do not count when requests with one key are compared: of dependencies, headers and cookies."""
     run: Callable[..., Any]
     """The function that a worker calls."""
     returns: Any

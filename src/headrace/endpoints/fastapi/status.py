@@ -106,8 +106,7 @@ def status_router(
     errors: Errors = "shown",
     **router: Any,
 ) -> APIRouter:
-    """Return an ``APIRouter`` that shows the jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE
-    cancels.
+    """Return an ``APIRouter`` that shows jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE cancels.
 
     Ids are no secrets, so access must be decided: ``dependencies`` here or where it is included, ``identity`` (a
     dependency that returns the caller's id: callers see their own jobs), or ``public=True``: then an address has a

@@ -74,7 +74,7 @@ async def _rerun(ask: OperationRequest, action: RerunAction, job: Job) -> Operat
 
 
 def _check(ask: OperationRequest, action: Action) -> None:
-    """Whether the caller may do it, whatever the job; :raises Problem: 403"""
+    """Check that the caller may do it, whatever the job; :raises Problem: 403"""
     customer, queue, priority = (getattr(action, name, UNSET) for name in ("customer", "queue", "priority"))
     if customer is not UNSET:
         customer_of(ask, customer)
@@ -86,7 +86,7 @@ def _check(ask: OperationRequest, action: Action) -> None:
 
 
 def _kept(ask: OperationRequest, action: RerunAction, filter: Filters) -> Filters:
-    """The filter of a rerun of many, kept to what the caller may submit; :raises Problem: 403"""
+    """Return the filter of a rerun of many, limited to what the caller may submit; :raises Problem: 403"""
     for field, bound in (("task", ask.caller.tasks), ("queue", ask.caller.queues if action.queue is UNSET else None)):
         named = _names(filter.get(field))
         if bound is not None and not named <= bound:
@@ -108,7 +108,7 @@ def _names(given: Any) -> frozenset[str]:
 
 
 def _not_ours(field: str, name: str) -> None:
-    """Refuse what only headrace itself may make: nobody forges a delivery."""
+    """Refuse what only headrace itself may make, such as a forged delivery."""
     if name.startswith("headrace."):
         raise _forbidden(field, f"the {field} {name!r} is headrace's own")
 
@@ -121,7 +121,7 @@ def _forbidden(field: str, message: str) -> Problem:
 
 
 def _on_all(kind: type[Action]) -> type[msgspec.Struct]:
-    """The body of an action on many: that of an action on one, and which jobs."""
+    """Return the body of an action on many: that of an action on one, and the jobs."""
     return msgspec.defstruct(
         f"{kind.__name__.removesuffix('Action')}All",
         [("filter", JobFilters), ("dry_run", bool, False)],
@@ -155,7 +155,7 @@ class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @classmethod
     def of(cls, acted: ActionResult) -> ActionVerdict:
-        """The verdict as it is on the wire: without the whole job."""
+        """Return the verdict as it is on the wire: without the whole job."""
         job = acted.job
         return cls(
             id=acted.id,
@@ -187,7 +187,7 @@ class ActionVerdicts(msgspec.Struct, frozen=True):
     counts: ActionCounts
 
 
-async def act_on_all(ask: OperationRequest) -> OperationReply | Response:
+async def act_on_jobs(ask: OperationRequest) -> OperationReply | Response:
     """Do it to all jobs that match, the oldest first, each judged by itself; ``dry_run`` only counts them.
 
     Without a ``status`` those are tried that the act can begin from. The answer is one document for up to 1,000 jobs;
@@ -288,13 +288,12 @@ OPERATIONS = (
         for verb, kind in ACTIONS.items()
     ),
     Operation(
-        name="act_on_jobs",
         method="POST",
         path="/api/jobs/act",
         summary="Act on all jobs that match a filter, or count them (dry_run)",
         scope="act",
         bounded="found",
-        do=act_on_all,
+        do=act_on_jobs,
         body=ActOnAll,
         gives={200: ActionVerdicts | JobCount},
         lines=(None, ActionVerdict),

@@ -14,7 +14,7 @@ from headrace.core.change import BatchTally
 from headrace.errors import JobNotFound
 from headrace.hub.api.documents import JobPage, no_such, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "BatchPage", "BatchView", "CancelledBatch", "Follow"]
 
@@ -100,9 +100,9 @@ class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_batches(ask: OperationRequest) -> OperationReply:
     """Return the caller's batches, newest first."""
-    whose = ask.caller.customer
-    page = await ask.hub.app.batches.list(limit=ask.query.limit, cursor=ask.query.cursor, customer=whose)
-    return OperationReply(BatchPage(tuple(BatchView.of(one, whose) for one in page.items), page.cursor))
+    customer = ask.caller.customer
+    page = await ask.hub.app.batches.list(limit=ask.query.limit, cursor=ask.query.cursor, customer=customer)
+    return OperationReply(BatchPage(tuple(BatchView.of(one, customer) for one in page.items), page.cursor))
 
 
 async def get_batch(ask: OperationRequest) -> OperationReply:
@@ -111,7 +111,7 @@ async def get_batch(ask: OperationRequest) -> OperationReply:
 
 
 async def cancel_batch(ask: OperationRequest) -> OperationReply:
-    """Cancel those of its jobs that have not ended."""
+    """Cancel those jobs of a batch that have not ended."""
     handle = ask.hub.app.batches.handle((await _batch(ask)).id)
     live = await handle.cancel(by=ask.caller.name)
     return OperationReply(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
@@ -151,6 +151,8 @@ _VIEW = {
     "on_failure": None,
 }
 
+_batch_of = operations_of("/api/batches/{id}", {"id": _ID}, BatchView, _VIEW, bounded="batch")
+
 OPERATIONS = (
     Operation(
         path="/api/batches",
@@ -162,38 +164,22 @@ OPERATIONS = (
         gives={200: BatchPage},
         answered={"items": [_VIEW], "cursor": None},
     ),
-    Operation(
-        path="/api/batches/{id}",
-        summary="One batch, with its counts",
-        scope="read",
-        bounded="batch",
-        do=get_batch,
-        gives={200: BatchView},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples={"id": _ID},
-    ),
-    Operation(
-        path="/api/batches/{id}/jobs",
-        summary="The jobs of a batch, newest first",
-        scope="read",
-        bounded="batch",
-        do=jobs_of_batch,
+    _batch_of("GET", "One batch, with its counts", "read", get_batch),
+    _batch_of(
+        "GET /jobs",
+        "The jobs of a batch, newest first",
+        "read",
+        jobs_of_batch,
         query=MembersAsked,
         gives={200: JobPage},
-        refuses=(404,),
         answered={"items": [], "cursor": None},
-        path_examples={"id": _ID},
     ),
-    Operation(
-        method="POST",
-        path="/api/batches/{id}/cancel",
-        summary="Cancel the jobs of a batch that have not ended; it takes no more",
-        scope="act",
-        bounded="batch",
-        do=cancel_batch,
+    _batch_of(
+        "POST /cancel",
+        "Cancel the jobs of a batch that have not ended; it takes no more",
+        "act",
+        cancel_batch,
         gives={200: CancelledBatch},
-        refuses=(404,),
         answered={
             "batch": _VIEW
             | {
@@ -204,6 +190,5 @@ OPERATIONS = (
             },
             "jobs": 39,
         },
-        path_examples={"id": _ID},
     ),
 )

@@ -139,7 +139,7 @@ Amount = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 
 
 async def warnings_about(app: App, of: Named, name: str, rates: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """What may be a slip: a name that nobody knows, and rates that nobody has defined."""
+    """Return warnings about possible typing errors: an unknown name, and undefined rates."""
     strange = await strange_name(app, of, name)
     undefined = await app.rates.undefined() if rates else {}
     named = [f"{undefined[rate]}: it limits nothing until it is set" for rate in rates if rate in undefined]

@@ -29,7 +29,7 @@ from headrace.hub.api.hidden_errors import hides
 from headrace.hub.api.ndjson import lines_response, wants_lines
 from headrace.hub.auth.customers import filters_of, job_of
 from headrace.hub.server.long_poll import wait_within
-from headrace.hub.server.operation import Do, Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 from headrace.runtime.watch.stream import StreamItem
 
 __all__ = ["OPERATIONS"]
@@ -78,7 +78,7 @@ async def list_jobs(ask: OperationRequest) -> OperationReply:
 
 
 async def count_jobs(ask: OperationRequest) -> OperationReply:
-    """How many jobs match. All of them are looked at, so it may take long for a ``text``."""
+    """Return how many jobs match. All of them are read, so a ``text`` may take long."""
     return OperationReply(JobCount(await ask.hub.app.jobs.count(**filters_in(ask, ask.query))))
 
 
@@ -123,7 +123,7 @@ def _is_known(request: Request, job: Job) -> bool:
     return is_known(request.headers.getlist("if-none-match"), job)
 
 
-async def show_job(ask: OperationRequest) -> OperationReply:
+async def get_job(ask: OperationRequest) -> OperationReply:
     """Return the job as it is now.
 
     With ``wait`` and ``If-None-Match`` the reply comes as soon as the job differs from the client's copy. If it does
@@ -137,7 +137,7 @@ async def show_job(ask: OperationRequest) -> OperationReply:
     return OperationReply(job_view(job), 200, tagged(job))
 
 
-async def show_result(ask: OperationRequest) -> Response | OperationReply:
+async def get_result(ask: OperationRequest) -> Response | OperationReply:
     """Return the result of the handler, unchanged, also if it is ``null``.
 
     With ``wait`` the reply comes as soon as the job has ended. A job without a result is refused (409): ``not-ended``
@@ -181,7 +181,7 @@ async def _later(ask: OperationRequest, job: Job, is_it: Callable[[Job], bool]) 
     return last
 
 
-async def show_history(ask: OperationRequest) -> OperationReply:
+async def get_history(ask: OperationRequest) -> OperationReply:
     """Return the attempts of a job, and the actions on it."""
     job = await _job(ask)
     history = await ask.hub.app.jobs.history(job.id)
@@ -198,8 +198,8 @@ class JobExplanation(msgspec.Struct, frozen=True):
 async def explain_job(ask: OperationRequest) -> OperationReply:
     """Return why a job is in its status and what it waits for, in sentences and as data."""
     hidden = hides(ask.hub.options, ask.caller)
-    told = await ask.hub.app.jobs.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
-    return OperationReply(JobExplanation(str(told), told.facts))
+    found = await ask.hub.app.jobs.explain((await _job(ask)).id, to=ask.caller.customer, zone=UTC, hide_errors=hidden)
+    return OperationReply(JobExplanation(str(found), found.facts))
 
 
 async def _job(ask: OperationRequest) -> Job:
@@ -227,7 +227,7 @@ class ReadItems(msgspec.Struct, frozen=True, kw_only=True):
     """Of the previous page; it is ``attempt.number`` of the last item that was read."""
 
 
-async def read_logs(ask: OperationRequest) -> OperationReply | Response:
+async def get_logs(ask: OperationRequest) -> OperationReply | Response:
     """Return the lines of a job's log, oldest first; a page has a cursor as long as more may come.
 
     With ``Accept: application/x-ndjson`` return all present lines behind the cursor, one after the other.
@@ -239,7 +239,7 @@ async def read_logs(ask: OperationRequest) -> OperationReply | Response:
     )
 
 
-async def read_items(ask: OperationRequest) -> OperationReply | Response:
+async def get_items(ask: OperationRequest) -> OperationReply | Response:
     """Return the items of a job's stream; a page has a cursor as long as more may come.
 
     An item that is ``restarted`` begins the stream anew: earlier items no longer count. With ``Accept:
@@ -276,24 +276,12 @@ async def _entries(
     return lines_response(ask.request, parts())
 
 
-def _of_job(name: str, path: str, summary: str, do: Do, **more: Any) -> Operation:
-    return Operation(
-        name=name,
-        method="GET",
-        path=f"/api/jobs/{{id}}{path}",
-        summary=summary,
-        scope="read",
-        bounded="job",
-        do=do,
-        path_examples=PATH,
-        **{"refuses": (404, 410)} | more,
-    )
-
-
 _PAGE = {"items": [JOB], "cursor": None, "partial": False}
 _LINE = {"at": AT, "attempt": 1, "number": 1, "level": "INFO", "logger": "shop", "message": "300 of 1,000 rows"}
 
 _KNOWN = "The ETag of what the client has: 304 if it is still so."
+
+_of_job = operations_of("/api/jobs/{id}", PATH, JobView, JOB, bounded="job", refuses=(404, 410))
 
 OPERATIONS = (  # paths with a word in place of the id come before those with an id
     Operation(
@@ -317,21 +305,20 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         answered={"count": 17},
     ),
     _of_job(
-        "get_job",
-        "",
+        "GET",
         "A job as it stands; with wait, as soon as it has changed",
-        show_job,
+        "read",
+        get_job,
         query=Patience,
         headers={"If-None-Match": _KNOWN},
         gives={200: JobView, 304: None},
-        answered=JOB,
         live=True,
     ),
     _of_job(
-        "get_result",
-        "/result",
+        "GET /result",
         "What the handler returned; with wait, as soon as the job has ended",
-        show_result,
+        "read",
+        get_result,
         query=Patience,
         headers={"If-None-Match": _KNOWN},
         gives={200: Any, 304: None},
@@ -340,10 +327,10 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         live=True,
     ),
     _of_job(
-        "get_history",
-        "/history",
+        "GET /history",
         "The attempts of a job, and what was done to it",
-        show_history,
+        "read",
+        get_history,
         gives={200: History},
         answered={
             "attempts": [
@@ -353,29 +340,29 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         },
     ),
     _of_job(
-        "get_logs",
-        "/logs",
+        "GET /logs",
         "The lines of a job's log, a page at a time or all of them as lines of JSON",
-        read_logs,
+        "read",
+        get_logs,
         query=ReadLogs,
         gives={200: LogPage},
         lines=(None, LogLine),
         answered={"items": [_LINE], "cursor": "1.1"},
     ),
     _of_job(
-        "get_items",
-        "/items",
+        "GET /items",
         "The items of a job's stream, a page at a time or all of them as lines of JSON",
-        read_items,
+        "read",
+        get_items,
         query=ReadItems,
         gives={200: ItemPage},
         lines=(None, StreamItem[Any]),
         answered={"items": [{"value": "row 1", "attempt": 1, "number": 1, "restarted": False}], "cursor": "1.1"},
     ),
     _of_job(
-        "explain_job",
-        "/explain",
+        "GET /explain",
         "Why a job is in its status, and what it waits for",
+        "read",
         explain_job,
         gives={200: JobExplanation},
         answered={
@@ -384,9 +371,9 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         },
     ),
     _of_job(
-        "list_children",
-        "/children",
+        "GET /children",
         "The jobs that the handler of a job submitted, the newest first",
+        "read",
         list_children,
         query=Paged,
         gives={200: FoundJobs},

@@ -40,7 +40,7 @@ class KeyList(msgspec.Struct, frozen=True):
     keys: list[ApiKey]
 
 
-async def create(ask: OperationRequest) -> OperationReply:
+async def create_key(ask: OperationRequest) -> OperationReply:
     """Make a key, with permissions that the caller has."""
     wanted: KeyWanted = ask.body
     made = await ask.hub.app.keys.create(
@@ -58,11 +58,11 @@ async def create(ask: OperationRequest) -> OperationReply:
 
 
 async def list_keys(ask: OperationRequest) -> OperationReply:
-    """Every key, also those that have expired."""
+    """Return every key, also expired ones."""
     return OperationReply(KeyList(await ask.hub.app.keys.list()))
 
 
-async def revoke(ask: OperationRequest) -> OperationReply:
+async def revoke_key(ask: OperationRequest) -> OperationReply:
     """Revoke a key, on every hub."""
     await ask.hub.app.keys.revoke(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
@@ -84,12 +84,11 @@ _EXAMPLE = {
 
 OPERATIONS = (
     Operation(
-        name="create_key",
         method="POST",
         path="/api/keys",
         summary="Make a key, of what you may do yourself; it is shown this once",
         scope="admin",
-        do=create,
+        do=create_key,
         body=KeyWanted,
         gives={201: KeyMade},
         refuses=(409,),
@@ -105,12 +104,11 @@ OPERATIONS = (
         answered={"keys": [_EXAMPLE]},
     ),
     Operation(
-        name="revoke_key",
         method="DELETE",
         path="/api/keys/{name:path}",
         summary="Revoke a key by its name or prefix: it is refused, and what it has open is closed, on every hub",
         scope="admin",
-        do=revoke,
+        do=revoke_key,
         gives={204: None},
         refuses=(404,),
         path_examples={"name": "shop"},

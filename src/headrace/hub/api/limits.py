@@ -12,7 +12,7 @@ from headrace.client.api.limits import LimitInfo
 from headrace.core.limits.rate import Rate
 from headrace.errors import MAX_DURATION_SECONDS
 from headrace.hub.api.documents import Amount, Listed, Name, no_such, warnings_about
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "LimitSettings", "LimitView", "RateSettings", "RateView"]
 
@@ -58,7 +58,7 @@ class RateView(RateSettings, frozen=True, kw_only=True, forbid_unknown_fields=Fa
 
 
 async def list_limits(ask: OperationRequest) -> OperationReply:
-    """The limits of every limited task."""
+    """Return the limits of every limited task."""
     return OperationReply(Listed(tuple(await ask.hub.app.limits.list())))
 
 
@@ -80,7 +80,7 @@ async def set_limit(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_limit(ask: OperationRequest) -> OperationReply:
-    """Drop what was set while running."""
+    """Drop the limits that were set while running."""
     await ask.hub.app.limits.reset(ask.path["task"], by=ask.caller.name)
     return OperationReply(await _limit(ask.hub.app, ask.path["task"]))
 
@@ -124,7 +124,7 @@ async def set_rate(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_rate(ask: OperationRequest) -> OperationReply:
-    """Drop what was set of a rate while running; what the code says of it is left."""
+    """Drop the rate that was set while running; the rate in code remains."""
     await ask.hub.app.rates.reset(ask.path["name"], by=ask.caller.name)
     rate = (await ask.hub.app.rates.list()).get(ask.path["name"])
     return OperationReply(status=204) if rate is None else OperationReply(_rate(ask.path["name"], rate))
@@ -151,6 +151,9 @@ _LIMIT = {
 }
 _RATE = {"name": "stripe", "limit": 100, "per": 60.0, "kind": "sliding", "keyed": False, "warnings": []}
 
+_limit_of = operations_of("/api/limits/{task:path}", {"task": "resize"}, LimitView, _LIMIT)
+_rate_of = operations_of("/api/rates/{name:path}", {"name": "stripe"}, RateView, _RATE)
+
 OPERATIONS = (
     Operation(
         path="/api/limits",
@@ -160,47 +163,24 @@ OPERATIONS = (
         gives={200: Listed[LimitInfo]},
         answered={"items": [{name: value for name, value in _LIMIT.items() if name != "warnings"}]},
     ),
-    Operation(
-        path="/api/limits/{task:path}",
-        summary="The limits of one task",
-        scope="read",
-        do=get_limit,
-        gives={200: LimitView},
-        refuses=(404,),
-        answered=_LIMIT,
-        path_examples={"task": "resize"},
-    ),
-    Operation(
-        method="PATCH",
-        path="/api/limits/{task:path}",
-        summary="Change the limits of a task; what is set here overrides the code until it is reset",
-        scope="admin",
-        do=set_limit,
+    _limit_of("GET", "The limits of one task", "read", get_limit),
+    _limit_of(
+        "PATCH",
+        "Change the limits of a task; what is set here overrides the code until it is reset",
+        "admin",
+        set_limit,
         body=LimitSettings,
-        gives={200: LimitView},
         example={"max_concurrency": 5, "max_per_key": 1, "rates": ["stripe"]},
-        answered=_LIMIT,
-        path_examples={"task": "resize"},
     ),
-    Operation(
-        method="POST",
-        path="/api/limits/{task:path}/reset",
-        summary="Drop the limits of a task that were set while running; the code applies again",
-        scope="admin",
-        do=reset_limit,
-        gives={200: LimitView},
+    _limit_of(
+        "POST /reset",
+        "Drop the limits of a task that were set while running; the code applies again",
+        "admin",
+        reset_limit,
         answered=_LIMIT | {"live": False},
-        path_examples={"task": "resize"},
     ),
-    Operation(
-        method="DELETE",
-        path="/api/limits/{task:path}",
-        summary="Delete all stored limits of a task, those from code included; its jobs stay",
-        scope="admin",
-        do=forget_limit,
-        gives={204: None},
-        refuses=(404,),
-        path_examples={"task": "resize"},
+    _limit_of(
+        "DELETE", "Delete all stored limits of a task, those from code included; its jobs stay", "admin", forget_limit
     ),
     Operation(
         path="/api/rates",
@@ -210,46 +190,26 @@ OPERATIONS = (
         gives={200: Listed[RateView]},
         answered={"items": [_RATE]},
     ),
-    Operation(
-        path="/api/rates/{name:path}",
-        summary="One rate",
-        scope="read",
-        do=get_rate,
-        gives={200: RateView},
-        refuses=(404,),
-        answered=_RATE,
-        path_examples={"name": "stripe"},
-    ),
-    Operation(
-        method="PUT",
-        path="/api/rates/{name:path}",
-        summary="Make or change a rate; what is set here overrides the code until it is reset",
-        scope="admin",
-        do=set_rate,
+    _rate_of("GET", "One rate", "read", get_rate),
+    _rate_of(
+        "PUT",
+        "Make or change a rate; what is set here overrides the code until it is reset",
+        "admin",
+        set_rate,
         body=RateSettings,
-        gives={200: RateView},
         example={"limit": 100, "per": 60, "kind": "sliding"},
-        answered=_RATE,
-        path_examples={"name": "stripe"},
     ),
-    Operation(
-        method="POST",
-        path="/api/rates/{name:path}/reset",
-        summary="Drop what was set of a rate while running; the code applies again (204: it says nothing of it)",
-        scope="admin",
-        do=reset_rate,
+    _rate_of(
+        "POST /reset",
+        "Drop what was set of a rate while running; the code applies again (204: it says nothing of it)",
+        "admin",
+        reset_rate,
         gives={200: RateView, 204: None},
-        answered=_RATE,
-        path_examples={"name": "stripe"},
     ),
-    Operation(
-        method="DELETE",
-        path="/api/rates/{name:path}",
-        summary="Delete a stored rate; tasks and queues that name it are not limited by it any more",
-        scope="admin",
-        do=forget_rate,
-        gives={204: None},
-        refuses=(404,),
-        path_examples={"name": "stripe"},
+    _rate_of(
+        "DELETE",
+        "Delete a stored rate; tasks and queues that name it are not limited by it any more",
+        "admin",
+        forget_rate,
     ),
 )

@@ -127,7 +127,7 @@ class NdjsonResponse(Response):
         del self.headers["content-length"]
         self._request, self._prepare, self._finish, self._last = request, prepare, finish, last
         self._lines, self._patience = Lines(longest), patience
-        self._caller, self._connections = caller, connections
+        self.caller, self._connections = caller, connections
         self._problem: Problem | None = None
         self._limit = asyncio.timeout(None)
         """The timeout for the next bytes."""
@@ -144,11 +144,6 @@ class NdjsonResponse(Response):
                     group.create_task(self._write(send))
         except* ClientDisconnect:
             pass  # the client is gone; what is being stored is stored or not
-
-    @property
-    def caller(self) -> Caller:
-        """The caller."""
-        return self._caller
 
     def let_go(self, problem: Problem) -> None:
         """Read no more lines."""

@@ -12,7 +12,7 @@ from headrace.client.api.queues import QUEUE_CURSOR, QueueInfo, page_of_queues
 from headrace.core.defaults import MAX_COUNT
 from headrace.core.status import Status
 from headrace.hub.api.documents import Amount, Name, no_such, warnings_about
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "QueueSettings", "QueueView"]
 
@@ -69,13 +69,13 @@ async def get_queue(ask: OperationRequest) -> OperationReply:
 
 
 async def pause_queue(ask: OperationRequest) -> OperationReply:
-    """Start none of its jobs any more."""
+    """Pause a queue: start none of its jobs."""
     await ask.hub.app.queues.pause(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
 
 async def resume_queue(ask: OperationRequest) -> OperationReply:
-    """Start its jobs again."""
+    """Resume a queue: start its jobs again."""
     await ask.hub.app.queues.resume(ask.path["name"], by=ask.caller.name)
     return await _changed(ask)
 
@@ -88,13 +88,13 @@ async def set_queue(ask: OperationRequest) -> OperationReply:
 
 
 async def reset_queue(ask: OperationRequest) -> OperationReply:
-    """Drop what was set while running."""
+    """Drop the settings that were made while running."""
     await ask.hub.app.queues.reset(ask.path["name"], by=ask.caller.name)
     return OperationReply(await _view(ask.hub.app, ask.path["name"]))
 
 
 async def forget_queue(ask: OperationRequest) -> OperationReply:
-    """Delete its stored settings."""
+    """Delete the stored settings of a queue."""
     await ask.hub.app.queues.forget(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
@@ -110,7 +110,6 @@ async def _view(app: App, name: str) -> QueueView:
     return QueueView(**msgspec.structs.asdict(found))
 
 
-_NAMED = {"name": "images"}
 _VIEW = {
     "name": "images",
     "priority": 10,
@@ -126,6 +125,8 @@ _VIEW = {
     "warnings": [],
 }
 
+_queue = operations_of("/api/queues/{name:path}", {"name": "images"}, QueueView, _VIEW)
+
 OPERATIONS = (
     Operation(
         path="/api/queues",
@@ -136,66 +137,30 @@ OPERATIONS = (
         gives={200: QueuePage},
         answered={"items": [{name: value for name, value in _VIEW.items() if name != "warnings"}], "cursor": None},
     ),
-    Operation(
-        path="/api/queues/{name:path}",
-        summary="One queue",
-        scope="read",
-        do=get_queue,
-        gives={200: QueueView},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples=_NAMED,
-    ),
-    Operation(
-        method="PATCH",
-        path="/api/queues/{name:path}",
-        summary="Change a queue; what is set here overrides the code until it is reset",
-        scope="admin",
-        do=set_queue,
+    _queue("GET", "One queue", "read", get_queue),
+    _queue(
+        "PATCH",
+        "Change a queue; what is set here overrides the code until it is reset",
+        "admin",
+        set_queue,
         body=QueueSettings,
-        gives={200: QueueView},
         example={"priority": 10, "max_concurrency": 20, "rates": ["stripe"]},
-        answered=_VIEW,
-        path_examples=_NAMED,
     ),
-    Operation(
-        method="POST",
-        path="/api/queues/{name:path}/pause",
-        summary="Pause a queue: none of its jobs are started, running ones go on",
-        scope="act",
-        do=pause_queue,
-        gives={200: QueueView},
+    _queue(
+        "POST /pause",
+        "Pause a queue: none of its jobs are started, running ones go on",
+        "act",
+        pause_queue,
         answered=_VIEW | {"paused": True, "paused_by": "ops", "paused_at": "2026-11-16T10:05:00Z"},
-        path_examples=_NAMED,
     ),
-    Operation(
-        method="POST",
-        path="/api/queues/{name:path}/resume",
-        summary="Resume a paused queue",
-        scope="act",
-        do=resume_queue,
-        gives={200: QueueView},
-        answered=_VIEW,
-        path_examples=_NAMED,
+    _queue("POST /resume", "Resume a paused queue", "act", resume_queue),
+    _queue(
+        "POST /reset", "Drop what was set while running, a pause included; the code applies again", "admin", reset_queue
     ),
-    Operation(
-        method="POST",
-        path="/api/queues/{name:path}/reset",
-        summary="Drop what was set while running, a pause included; the code applies again",
-        scope="admin",
-        do=reset_queue,
-        gives={200: QueueView},
-        answered=_VIEW,
-        path_examples=_NAMED,
-    ),
-    Operation(
-        method="DELETE",
-        path="/api/queues/{name:path}",
-        summary="Delete all stored settings of a queue, those from code included; its jobs stay",
-        scope="admin",
-        do=forget_queue,
-        gives={204: None},
-        refuses=(404,),
-        path_examples=_NAMED,
+    _queue(
+        "DELETE",
+        "Delete all stored settings of a queue, those from code included; its jobs stay",
+        "admin",
+        forget_queue,
     ),
 )

@@ -15,7 +15,7 @@ from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 from headrace.core.status import Status
 from headrace.hub.api.documents import Listed, Name
 from headrace.hub.auth.customers import may_submit, not_ours
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "CronRule", "EveryRule", "Fire", "NewSchedule", "RuleToTry", "ScheduleView", "Triggered"]
 
@@ -91,12 +91,12 @@ class Triggered(msgspec.Struct, frozen=True):
 
 
 async def list_schedules(ask: OperationRequest) -> OperationReply:
-    """Every schedule."""
+    """Return every schedule."""
     return OperationReply(Listed(tuple(await ask.hub.app.schedules.list())))
 
 
 async def get_schedule(ask: OperationRequest) -> OperationReply:
-    """One schedule."""
+    """Return one schedule."""
     return OperationReply(await ask.hub.app.schedules.get(ask.path["name"]))
 
 
@@ -114,23 +114,23 @@ async def put_schedule(ask: OperationRequest) -> OperationReply:
 
 
 async def delete_schedule(ask: OperationRequest) -> OperationReply:
-    """Remove a schedule."""
+    """Delete a schedule."""
     await ask.hub.app.schedules.delete(ask.path["name"], by=ask.caller.name)
     return OperationReply(status=204)
 
 
 async def pause_schedule(ask: OperationRequest) -> OperationReply:
-    """Let it rest."""
+    """Pause a schedule."""
     return OperationReply(await ask.hub.app.schedules.pause(ask.path["name"], by=ask.caller.name))
 
 
 async def resume_schedule(ask: OperationRequest) -> OperationReply:
-    """Let it fire again."""
+    """Resume a schedule."""
     return OperationReply(await ask.hub.app.schedules.resume(ask.path["name"], by=ask.caller.name))
 
 
 async def trigger_schedule(ask: OperationRequest) -> OperationReply:
-    """Submit its job now."""
+    """Submit the job of a schedule now."""
     known = await ask.hub.app.schedules.get(ask.path["name"])
     may_submit(ask, known.task, known.queue)
     handle = await ask.hub.app.schedules.trigger(ask.path["name"], by=ask.caller.name)
@@ -163,7 +163,6 @@ def _fires(fires: list[datetime], rule: Rule) -> Listed[Fire]:
     return Listed(tuple(Fire(at.astimezone(UTC), at.astimezone(where).isoformat()) for at in fires))
 
 
-_NAMED = {"name": "nightly"}
 _RULE = {"kind": "cron", "expr": "0 2 * * *", "tz": "Europe/Berlin"}
 _VIEW = {
     "name": "nightly",
@@ -197,6 +196,8 @@ _FIRES = {
     ]
 }
 
+_schedule = operations_of("/api/schedules/{name:path}", {"name": "nightly"}, ScheduleInfo, _VIEW)
+
 OPERATIONS = (
     Operation(
         path="/api/schedules",
@@ -218,78 +219,46 @@ OPERATIONS = (
         example={"rule": _RULE, "n": 2},
         answered=_FIRES,
     ),
-    Operation(
-        path="/api/schedules/{name:path}/fires",
-        summary="When a schedule fires next, as if it were not paused",
-        scope="read",
-        do=next_fires,
+    _schedule(
+        "GET /fires",
+        "When a schedule fires next, as if it were not paused",
+        "read",
+        next_fires,
         query=HowMany,
         gives={200: Listed[Fire]},
-        refuses=(404,),
         answered=_FIRES,
-        path_examples=_NAMED,
     ),
-    Operation(
-        path="/api/schedules/{name:path}",
-        summary="One schedule",
-        scope="read",
-        do=get_schedule,
-        gives={200: ScheduleInfo},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples=_NAMED,
-    ),
-    Operation(
-        method="PUT",
-        path="/api/schedules/{name:path}",
-        summary="Make a schedule, or change the one of this name; one that is paused stays so",
-        scope="admin",
-        do=put_schedule,
+    _schedule("GET", "One schedule", "read", get_schedule),
+    _schedule(
+        "PUT",
+        "Make a schedule, or change the one of this name; one that is paused stays so",
+        "admin",
+        put_schedule,
         body=NewSchedule,
         gives={200: ScheduleView},
         refuses=(422,),
         example={"rule": _RULE, "task": "resize", "payload": {"image": "cat.png", "width": 320}},
         answered=_VIEW | {"warnings": []},
-        path_examples=_NAMED,
     ),
-    Operation(
-        method="DELETE",
-        path="/api/schedules/{name:path}",
-        summary="Remove a schedule; its jobs stay, but runs of a continuous one are cancelled",
-        scope="admin",
-        do=delete_schedule,
-        gives={204: None},
-        refuses=(404,),
-        path_examples=_NAMED,
+    _schedule(
+        "DELETE",
+        "Remove a schedule; its jobs stay, but runs of a continuous one are cancelled",
+        "admin",
+        delete_schedule,
     ),
-    Operation(
-        method="POST",
-        path="/api/schedules/{name:path}/pause",
-        summary="Pause a schedule; current runs of a continuous one finish and are not followed",
-        scope="act",
-        do=pause_schedule,
-        gives={200: ScheduleInfo},
-        refuses=(404,),
+    _schedule(
+        "POST /pause",
+        "Pause a schedule; current runs of a continuous one finish and are not followed",
+        "act",
+        pause_schedule,
         answered=_VIEW | {"state": "paused", "paused": True, "next_fire": None},
-        path_examples=_NAMED,
     ),
-    Operation(
-        method="POST",
-        path="/api/schedules/{name:path}/resume",
-        summary="Resume a paused schedule; missed fires are not made up for",
-        scope="act",
-        do=resume_schedule,
-        gives={200: ScheduleInfo},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples=_NAMED,
-    ),
-    Operation(
-        method="POST",
-        path="/api/schedules/{name:path}/trigger",
-        summary="Submit a schedule's job now, besides its fires",
-        scope="act",
-        do=trigger_schedule,
+    _schedule("POST /resume", "Resume a paused schedule; missed fires are not made up for", "act", resume_schedule),
+    _schedule(
+        "POST /trigger",
+        "Submit a schedule's job now, besides its fires",
+        "act",
+        trigger_schedule,
         gives={201: Triggered},
         refuses=(404, 409, 422),
         answered={
@@ -297,6 +266,5 @@ OPERATIONS = (
             "status": "queued",
             "created_at": "2026-11-16T10:03:15Z",
         },
-        path_examples=_NAMED,
     ),
 )

@@ -53,17 +53,17 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def stats(ask: OperationRequest) -> OperationReply:
-    """Counts of the whole store."""
+    """Return counts of the whole store."""
     return OperationReply(await ask.hub.app.stats.counts())
 
 
 async def charts(ask: OperationRequest) -> OperationReply:
-    """What workers finished."""
+    """Return charts of what workers finished."""
     return OperationReply(await ask.hub.app.stats.charts(**msgspec.structs.asdict(ask.query)))
 
 
 async def failures(ask: OperationRequest) -> OperationReply:
-    """Jobs that failed alike."""
+    """Return jobs that failed alike, in groups."""
     found = await ask.hub.app.jobs.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
     return OperationReply(Listed(tuple(found)))
 

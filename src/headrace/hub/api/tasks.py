@@ -24,7 +24,7 @@ async def get_task(ask: OperationRequest) -> OperationReply:
 
 
 async def _tasks(ask: OperationRequest) -> list[TaskInfo]:
-    """Those of a key that is bound to some are these: what else there is, is not its business."""
+    """Return all tasks; a key that is bound to some tasks sees only these."""
     tasks, bound = await ask.hub.app.tasks.list(), ask.caller.tasks
     return tasks if bound is None else [one for one in tasks if one.name in bound]
 

@@ -350,7 +350,7 @@ class Drafts:
         self._known: dict[Hashable, Task[Any, Any]] = {}
 
     async def draft(self, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
-        """The draft, and what its submitter should know; raises like ``App.draft``."""
+        """Return the draft, and warnings for its submitter; raises like ``App.draft``."""
         task = self._app.tasks.get(said.task)
         if task is None:
             return await draft_with_warnings(self._app, said.task, said.payload, said.options)

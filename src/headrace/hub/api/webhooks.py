@@ -16,7 +16,7 @@ from headrace.http.problems import Problem
 from headrace.hub.api.documents import ID, JOB, PATH, JobPage, JobView, job_view, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
 from headrace.hub.auth.customers import customer_of, filters_of, job_of
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 from headrace.hub.webhooks.addresses import guard_of
 
 __all__ = ["OPERATIONS", "NewSubscription", "SubscriptionChange", "SubscriptionList", "SubscriptionMade", "WebhookView"]
@@ -208,17 +208,10 @@ async def set_webhook(ask: OperationRequest) -> OperationReply:
     """Change a subscription."""
     webhook = await _own(ask)
     _may_change(ask)
-    body: SubscriptionChange = ask.body
-    changed = await ask.hub.app.webhooks.set(
-        webhook.id,
-        on=body.on,
-        url=None if body.url is None else _checked_url(ask, body.url),
-        events=body.events,
-        tasks=body.tasks,
-        queues=body.queues,
-        description=body.description,
-        by=ask.caller.name,
-    )
+    fields = msgspec.structs.asdict(ask.body)
+    if fields["url"] is not None:
+        fields["url"] = _checked_url(ask, fields["url"])
+    changed = await ask.hub.app.webhooks.set(webhook.id, **fields, by=ask.caller.name)
     return OperationReply(_shown(ask, changed))
 
 
@@ -292,7 +285,6 @@ _WEBHOOK = {
     "off_because": None,
 }
 _MADE = {"webhook": _WEBHOOK, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
-_PATH = {"id": _ID}
 
 _DELIVERY = {
     **JOB,
@@ -303,6 +295,8 @@ _DELIVERY = {
     "payload": {"webhook": _ID, "id": "msg_019a8dce17407d059c8e2f6b8f0e4a11", "message": {"type": "job.completed"}},
     "result": {"status": 204},
 }
+
+_webhook = operations_of("/api/webhooks/{id}", {"id": _ID}, WebhookView, _WEBHOOK, bounded="webhook")
 
 OPERATIONS = (
     Operation(
@@ -353,66 +347,34 @@ OPERATIONS = (
         answered=_DELIVERY,
         path_examples=PATH,
     ),
-    Operation(
-        path="/api/webhooks/{id}",
-        summary="One subscription, and whether it is switched off, and why",
-        scope="read",
-        bounded="webhook",
-        do=get_webhook,
-        gives={200: WebhookView},
-        refuses=(404,),
-        answered=_WEBHOOK,
-        path_examples=_PATH,
-    ),
-    Operation(
-        method="PATCH",
-        path="/api/webhooks/{id}",
-        summary="Change a subscription, or switch it on or off",
-        scope="act",
-        bounded="webhook",
-        do=set_webhook,
+    _webhook("GET", "One subscription, and whether it is switched off, and why", "read", get_webhook),
+    _webhook(
+        "PATCH",
+        "Change a subscription, or switch it on or off",
+        "act",
+        set_webhook,
         body=SubscriptionChange,
-        gives={200: WebhookView},
-        refuses=(404,),
         example={"on": True},
-        answered=_WEBHOOK,
-        path_examples=_PATH,
     ),
-    Operation(
-        method="POST",
-        path="/api/webhooks/{id}/test",
-        summary="Send a message of type webhook.test; the answer is the delivery",
-        scope="act",
-        bounded="webhook",
-        do=test_webhook,
+    _webhook(
+        "POST /test",
+        "Send a message of type webhook.test; the answer is the delivery",
+        "act",
+        test_webhook,
         gives={202: JobView},
-        refuses=(404,),
         answered=_DELIVERY,
-        path_examples=_PATH,
     ),
-    Operation(
-        method="POST",
-        path="/api/webhooks/{id}/rotate",
-        summary="Give it a new secret; the old one signs beside it for a while",
-        scope="act",
-        bounded="webhook",
-        do=rotate_webhook,
+    _webhook(
+        "POST /rotate",
+        "Give it a new secret; the old one signs beside it for a while",
+        "act",
+        rotate_webhook,
         body=Rotation,
         gives={200: SubscriptionMade},
-        refuses=(404,),
         example={"keep": 86400},
         answered=_MADE,
-        path_examples=_PATH,
     ),
-    Operation(
-        method="DELETE",
-        path="/api/webhooks/{id}",
-        summary="Remove a subscription and its secrets; what waits to be delivered to it fails",
-        scope="act",
-        bounded="webhook",
-        do=delete_webhook,
-        gives={204: None},
-        refuses=(404,),
-        path_examples=_PATH,
+    _webhook(
+        "DELETE", "Remove a subscription and its secrets; what waits to be delivered to it fails", "act", delete_webhook
     ),
 )

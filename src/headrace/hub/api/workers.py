@@ -13,7 +13,7 @@ from headrace.core.matching.customers import Customers
 from headrace.engine import WorkerRow
 from headrace.http.problems import Problem
 from headrace.hub.api.documents import Listed, no_such
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
 __all__ = ["OPERATIONS", "WorkerExplanation", "WorkerView"]
 
@@ -69,35 +69,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, row: WorkerRow) -> WorkerView:
         """Return a worker as callers see it."""
-        info, beat, use = row.info, row.beat, row.beat.utilisation
-        return cls(
-            id=info.id,
-            name=info.name,
-            host=info.host,
-            pid=info.pid,
-            version=info.version,
-            state=beat.state,
-            alive=row.alive,
-            started_at=info.started_at,
-            heard_at=row.beat_at,
-            concurrency=info.concurrency,
-            busy=beat.busy,
-            buffered=beat.buffered,
-            holds=row.holds,
-            done=beat.done,
-            failed=use.failed,
-            busy_share=use.busy_share,
-            busy_share_ever=use.busy_share_ever,
-            claimed_at=use.claimed_at,
-            polled_at=use.polled_at,
-            memory=use.memory,
-            stuck_threads=beat.stuck_threads,
-            clock_apart=beat.clock_apart,
-            tasks=info.tasks,
-            queues=info.queues,
-            offers=info.offers,
-            customers=info.customers,
-        )
+        parts = row.info, row.beat, row.beat.utilisation, row
+        fields = {name: getattr(one, name) for one in parts for name in cls.__struct_fields__ if hasattr(one, name)}
+        return cls(**fields, heard_at=row.beat_at)
 
 
 class WorkerExplanation(msgspec.Struct, frozen=True):
@@ -108,7 +82,7 @@ class WorkerExplanation(msgspec.Struct, frozen=True):
 
 
 async def list_workers(ask: OperationRequest) -> OperationReply:
-    """Every worker."""
+    """Return every worker."""
     return OperationReply(Listed(tuple(map(WorkerView.of, await ask.hub.app.workers.list()))))
 
 
@@ -122,9 +96,9 @@ async def get_worker(ask: OperationRequest) -> OperationReply:
 
 
 async def explain_worker(ask: OperationRequest) -> OperationReply:
-    """Why a worker is given jobs, or none."""
-    told = await ask.hub.app.workers.explain(_id(ask))
-    return OperationReply(WorkerExplanation(str(told), told.facts))
+    """Return why a worker gets jobs, or none."""
+    found = await ask.hub.app.workers.explain(_id(ask))
+    return OperationReply(WorkerExplanation(str(found), found.facts))
 
 
 async def drain_worker(ask: OperationRequest) -> OperationReply:
@@ -184,6 +158,8 @@ _FACT = {
     "data": {"state": "running", "busy": 3, "concurrency": 10, "holds": 4},
 }
 
+_worker = operations_of("/api/workers/{id}", {"id": _ID}, WorkerView, _VIEW)
+
 OPERATIONS = (
     Operation(
         path="/api/workers",
@@ -193,35 +169,21 @@ OPERATIONS = (
         gives={200: Listed[WorkerView]},
         answered={"items": [_VIEW]},
     ),
-    Operation(
-        path="/api/workers/{id}",
-        summary="One worker",
-        scope="read",
-        do=get_worker,
-        gives={200: WorkerView},
-        refuses=(404,),
-        answered=_VIEW,
-        path_examples={"id": _ID},
-    ),
-    Operation(
-        path="/api/workers/{id}/explain",
-        summary="Why a worker is given jobs, or none",
-        scope="read",
-        do=explain_worker,
+    _worker("GET", "One worker", "read", get_worker),
+    _worker(
+        "GET /explain",
+        "Why a worker is given jobs, or none",
+        "read",
+        explain_worker,
         gives={200: WorkerExplanation},
-        refuses=(404,),
         answered={"text": _FACT["text"], "facts": [_FACT]},
-        path_examples={"id": _ID},
     ),
-    Operation(
-        method="POST",
-        path="/api/workers/{id}/drain",
-        summary="Have a worker claim no more, finish what it runs however long that takes, and leave",
-        scope="act",
-        do=drain_worker,
+    _worker(
+        "POST /drain",
+        "Have a worker claim no more, finish what it runs however long that takes, and leave",
+        "act",
+        drain_worker,
         gives={202: WorkerView},
         refuses=(404, 409),
-        answered=_VIEW,
-        path_examples={"id": _ID},
     ),
 )

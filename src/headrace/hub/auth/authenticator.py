@@ -62,8 +62,8 @@ class Authenticator:
         self._holders: dict[str, _Holder] = {}
         """By the prefix of the key."""
         self._keyed = True
-        """Whether keys are needed: while none are loaded yet, and from the first key on. Revoking the last one does not
-        open the hub."""
+        """Whether keys are needed: until they are loaded, and from the first on. Revoking the last does not open the
+        hub."""
         self._deaf = False
         """Whether it no longer learns of revoked keys, since the store was lost: then no caller is admitted."""
         self._listeners: dict[object, Revoked] = {}
@@ -180,8 +180,7 @@ class Authenticator:
         return LOCAL
 
     def holder_of(self, prefix: str) -> tuple[Caller, str] | None:
-        """Return the caller of the key with this prefix, and the key's digest: a session is valid as long as both are
-        unchanged."""
+        """Return the caller of the key with this prefix, and its digest: a session is valid while both stay."""
         holder = None if self._deaf else self._holders.get(prefix)
         if holder is None or holder.caller.has_expired(self._app.host.clock.now()):
             return None
@@ -303,7 +302,7 @@ class Authenticator:
             self._use.clear()
             while self._used:
                 name = self._used.pop()
-                with suppress(HeadraceError):  # it is noted another time
+                with suppress(HeadraceError):  # it is stored another time
                     await note_key_use(self._app, name)
 
 

@@ -1,5 +1,4 @@
-"""Ownership: what a caller with a customer may see, find and make; another customer's gets the reply of a missing
-one."""
+"""Ownership: what a caller with a customer may see, find and make; another customer's is as good as missing."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ async def jobs_of(ask: OperationRequest, ids: Sequence[UUID]) -> list[Job]:
     for id, job in zip(ids, await ask.hub.app.jobs.get_many(ids), strict=True):
         if job is None or not is_own(ask, job):
             if job is None and ask.caller.customer is None:
-                with suppress(JobNotFound):  # it may be there, and not be readable: the operator is told so
+                with suppress(JobNotFound):  # it may exist and be unreadable: the operator gets that error
                     await ask.hub.app.jobs.get(id)
             raise absent(id, ask.hub.app)
         found.append(job)

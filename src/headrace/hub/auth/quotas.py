@@ -116,7 +116,7 @@ class Quotas:
 
         :raises Problem: 429
         """
-        if caller.customer is not None and task != TASK:  # of messages nobody is told
+        if caller.customer is not None and task != TASK:  # messages cause no messages
             ahead = await self._app.session.writer.inserts.webhooks.messages_of(caller.customer, task, queue, targets)
             try:
                 await self.live(caller, ahead, task=TASK)

@@ -55,8 +55,8 @@ class SnapshotTold(msgspec.Struct, frozen=True, kw_only=True):
     acts: tuple[Event, ...]
 
 
-def _snapshot(news: Update) -> SnapshotTold:
-    return SnapshotTold(job=job_view(news.job), attempts=news.history.attempts, acts=news.history.events)
+def _snapshot(update: Update) -> SnapshotTold:
+    return SnapshotTold(job=job_view(update.job), attempts=update.history.attempts, acts=update.history.events)
 
 
 _TELLER, _HIDING = Teller(_snapshot), Teller(_snapshot, seen=hidden_news)

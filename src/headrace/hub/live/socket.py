@@ -291,19 +291,19 @@ class Socket(ServedSocket):
         assert subscription.reader is not None
         id = subscription.job.id
         try:
-            news = await subscription.reader.take()
+            update = await subscription.reader.take()
         except Exception as error:
             problem = problem_of(error) or FAULT
             self.unsubscribe(id)
             return await self._send("error", {"problem": problem.details, "job_id": id})
-        if news is None:
+        if update is None:
             return None
-        subscription.job = news.job
+        subscription.job = update.job
         if hides(self.hub.options, cast(Caller, self._caller)):
-            news = hidden_news(news)
-        for kind, fields in _told(news):
+            update = hidden_news(update)
+        for kind, fields in _events(update):
             await self._send(kind, fields)
-        if news.over:
+        if update.over:
             self.unsubscribe(id)
         else:
             self.wake(id)
@@ -326,12 +326,12 @@ def _written(head: dict[str, Any], fields: Any) -> str:
     return (data if rest == b"{}" else data[:-1] + b"," + rest[1:]).decode()
 
 
-def _told(news: Update) -> Iterator[tuple[str, msgspec.Struct]]:
-    for kind, fields in changes(news):
+def _events(update: Update) -> Iterator[tuple[str, msgspec.Struct]]:
+    for kind, fields in changes(update):
         yield f"job_{kind}", fields
-    if news.place is not None:
-        yield "queue_position", position_of(news.job, news.place)
-    if news.over and (end := end_of(news.job)) is not None:
+    if update.place is not None:
+        yield "queue_position", position_of(update.job, update.place)
+    if update.over and (end := end_of(update.job)) is not None:
         yield f"job_{end[0]}", end[1]
 
 

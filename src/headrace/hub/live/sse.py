@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.http.problems import Problem
 from headrace.http.sse import HEADERS, HELLO, STILL_HERE, event
-from headrace.hub.auth.caller import Caller
 from headrace.hub.live.connections import Connections
 from headrace.hub.server.problems import FAULT, problem_of
 
@@ -38,15 +37,10 @@ class EventStream(Response):
         del self.headers["content-length"]  # it is unknown
         self._parts, self._close = parts, close
         self._connections: Connections = ask.hub.live.connections
-        self._caller = ask.caller
+        self.caller = ask.caller
         self._ending = asyncio.timeout(None)
         self._problem: Problem | None = None
         self._over = self._left = False
-
-    @property
-    def caller(self) -> Caller:
-        """The caller."""
-        return self._caller
 
     def let_go(self, problem: Problem) -> None:
         """End it with a last event that gives the reason."""

@@ -33,7 +33,7 @@ class SharedStats:
         self._task: asyncio.Task[None] | None = None
 
     async def join(self, listener: Callable[[Stats], None]) -> Stats:
-        """Call the listener whenever the counts have changed; how they are now."""
+        """Call the listener whenever the counts have changed; return the counts as they are now."""
         last = self._last or await self._app.stats.counts()
         self._listeners.add(listener)
         if self._task is None or self._task.done():

@@ -287,8 +287,7 @@ def _body(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _lines(kind: Any, example: Any) -> dict[str, Any]:
-    """Return the description of a body of lines, as OpenAPI 3.1 cannot state the type of each. The example is a list,
-    line by line."""
+    """Return the description of lines: OpenAPI 3.1 cannot state the type of each. The example is a list of lines."""
     listed = next((value for value in dict(example or {}).values() if isinstance(value, list)), [])
     text = "".join(msgspec.json.encode(one).decode() + "\n" for one in listed)
     return {"schema": {"type": "string", "description": f"One `{kind.__name__}` on each line."}, "example": text}

@@ -1,7 +1,7 @@
-"""Telling idle workers that there may be jobs: a few first, and more while those find some.
+"""Notifies idle workers that there may be jobs: a few first, and more while those find some.
 
-A worker that was told no_job and has a socket need not ask again and again. But a hint does not say how many jobs there
-are, and to tell everybody of one job would make everybody claim.
+A worker that got no_job and has a socket need not claim again and again. But a hint does not say how many jobs there
+are, and to notify all workers of one job would make all of them claim.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["Availability"]
 
 ROUND_SECONDS = 0.1
-"""Seconds between two rounds of telling."""
+"""Seconds between two rounds."""
 CLAIM_WAIT_SECONDS = 1.0
-"""Seconds after which others are told, if none of those that were told has claimed."""
+"""Seconds after which others are notified, if none of the notified workers has claimed."""
 MAX_NOTIFIED_WORKERS = 64
-"""Workers that are told at once, of those that are alike."""
+"""Workers of one kind that are notified at once, at first."""
 MAX_NAMED_QUEUES = 20
-"""Queues that are named; of more, none is."""
+"""Maximum of queues in a message; with more, it names none."""
 
 
 class _Wave:
-    """Workers that are alike, and what they are told."""
+    """Workers of one kind that are being notified."""
 
     def __init__(self, at: float) -> None:
         self.queues: set[str] | None = set()
         """None: it may be any."""
-        self.told: set[UUID] = set()
+        self.notified: set[UUID] = set()
         self.count, self.next_at = 1, at
 
     def hear(self, names: tuple[str, ...]) -> None:
@@ -48,7 +48,7 @@ class _Wave:
 
 
 class Availability:
-    """Who is told next, of those who are alike."""
+    """Decides which worker of a kind is notified next."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -58,14 +58,14 @@ class Availability:
         self._wake = asyncio.Event()
 
     def heard(self, hint: Hint) -> None:
-        """There may be jobs in these queues."""
+        """Note that there may be jobs in these queues."""
         names = {name for name in hint.names if not name.startswith(OURS)}
         if hint.topic is Topic.READY and (names or not hint.names):
             self._ready = None if self._ready is None or not hint.names else self._ready | names
             self._wake.set()
 
     def _begin(self) -> None:
-        """Begin to tell whoever serves the queues in which there may be jobs."""
+        """Begin to notify the workers that serve the queues in which there may be jobs."""
         ready, self._ready = self._ready, set()
         if ready is not None and not ready:
             return
@@ -78,7 +78,7 @@ class Availability:
             wave.hear(names if served is None else tuple(name for name in names if name in served))
 
     def _alike(self, names: tuple[str, ...]) -> dict[bytes, RemoteWorker]:
-        """One idle worker of each kind that serves one of these queues."""
+        """Return one idle worker of each kind that serves one of these queues."""
         found: dict[bytes, RemoteWorker] = {}
         for worker in self._idle():
             if worker.like not in found and worker.wants is not None:
@@ -88,28 +88,28 @@ class Availability:
         return found
 
     def _idle(self) -> Iterator[RemoteWorker]:
-        """Registered workers that can be told, have room, and do not wait for an answer already."""
+        """Return the registered workers that have a connection and a free slot, and no waiting claim."""
         for worker in self._fleet.listening():
             if worker.wants is not None and not worker.given and not worker.full and not worker.buried:
                 yield worker
 
     def claimed(self, like: bytes) -> None:
-        """One of them has claimed: what it is given says how to go on."""
+        """Note that one of them has claimed: what it is given says how to go on."""
         if (wave := self._waves.get(like)) is not None:
             wave.next_at = self._fleet.monotonic() + CLAIM_WAIT_SECONDS
 
     def more(self, like: bytes) -> None:
-        """One of them was given a job: there may be more."""
+        """Note that one of them was given a job: there may be more."""
         if (wave := self._waves.get(like)) is not None:
             wave.count, wave.next_at = min(2 * wave.count, MAX_NOTIFIED_WORKERS), 0.0
             self._wake.set()
 
     def dry(self, like: bytes) -> None:
-        """The store has nothing for them: no more of them are told."""
+        """Note that the store has nothing for them: no more of them are notified."""
         self._waves.pop(like, None)
 
     async def run(self) -> None:
-        """Tell them, round by round, until all have been told."""
+        """Notify them, round by round, until all have been notified."""
         host = self._fleet.session.host
         while True:
             self._wake.clear()
@@ -125,13 +125,13 @@ class Availability:
             await host.sleep(ROUND_SECONDS)
 
     def _tell(self, like: bytes, wave: _Wave, idle: list[RemoteWorker], now: float) -> None:
-        chosen = [worker for worker in idle if worker.id not in wave.told][: wave.count]
+        chosen = [worker for worker in idle if worker.id not in wave.notified][: wave.count]
         if not chosen:
-            del self._waves[like]  # all of them know
+            del self._waves[like]  # all of them are notified
             return
         queues = () if wave.queues is None else tuple(sorted(wave.queues))
         for worker in chosen:
-            wave.told.add(worker.id)
-            if worker.line is not None:
-                worker.line.push(JobAvailable(queues=queues))
+            wave.notified.add(worker.id)
+            if worker.link is not None:
+                worker.link.push(JobAvailable(queues=queues))
         wave.count, wave.next_at = min(2 * wave.count, MAX_NOTIFIED_WORKERS), now + CLAIM_WAIT_SECONDS

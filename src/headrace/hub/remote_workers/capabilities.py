@@ -1,4 +1,4 @@
-"""What a worker behind a hub may be given: from what it says it can do, and what its key is bound to."""
+"""The jobs that a worker behind a hub may be given: by its own capabilities, and by the bounds of its key."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Wants", "wants_of"]
 
 
 class Wants(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs a worker may be given. Workers that want the same are alike to whoever deals out jobs."""
+    """Which jobs a worker may be given. Workers with equal ones share a waiting list."""
 
     tasks: frozenset[str] | None
-    """None: it names none, and is given only jobs that ask for a service."""
+    """None: it names none, and is given only jobs that require a service."""
     queues: tuple[str, ...] | None
     offers: dict[str, Any]
     customers: Customers | None
@@ -36,7 +36,7 @@ class Wants(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self, order="sorted")
 
     def serves(self, profile: Profile) -> bool:
-        """Whether it may be given jobs of this profile, suspects included."""
+        """Return whether it may be given jobs of this profile, suspects included."""
         task, requires = profile.task, profile.requires
         if task.startswith(OURS) or (self.bound is not None and task not in self.bound):
             return False
@@ -46,7 +46,7 @@ class Wants(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wants_of(caller: Caller, can: Capabilities, tasks: Iterable[str] | None, queues: Iterable[str] | None) -> Wants:
-    """What a worker that came in with this key wants.
+    """Return what a worker with this key wants.
 
     :raises Problem: 403, its key is bound to other tasks, queues or customers, or they are headrace's own
     :raises ConfigError: no task or queue can have such a name
@@ -74,7 +74,7 @@ def wants_of(caller: Caller, can: Capabilities, tasks: Iterable[str] | None, que
 
 
 def _within(own: str, chosen: Customers | None) -> Customers:
-    """The customer of the key, whatever the worker chooses among others."""
+    """Return the customer of the key, whatever the worker chooses among others."""
     if chosen is not None and not chosen.admits(own):
         raise _forbidden("capabilities", f"this key is for the customer {own!r} alone, which the worker does not take")
     return Customers(allow=frozenset({own}), strict=chosen is not None and chosen.strict)

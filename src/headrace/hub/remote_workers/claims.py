@@ -1,8 +1,8 @@
-"""Claims of workers behind this hub: who waits, and whom it is worth asking the store for.
+"""Claims of workers behind this hub: which of them wait, and for which the store is worth a request.
 
-Workers that want the same wait in one line. When there may be a job, the store is asked for the first in line; if it
-gives one, for two more, and so on; if it gives none, for nobody. So a job costs the claim that takes it, and idle
-workers cost nothing, however many they are.
+Workers that want the same share a waiting list. When there may be a job, the first claim of the list goes to the
+store; if it gets one, two more go, and so on; if it gets none, no more go. So a job costs the claim that takes it, and
+idle workers cost nothing, however many they are.
 """
 
 from __future__ import annotations
@@ -42,44 +42,44 @@ __all__ = ["Claims", "WaitingClaim"]
 _log = logging.getLogger("headrace.hub")
 
 POLL_FIRST_SECONDS, POLL_MAX_SECONDS = 1.0, 5.0
-"""Seconds between two claims for a line in which somebody waits, if no hint comes."""
+"""Seconds between two claims for a waiting list with waiting claims, if no hint comes."""
 EMPTY_CACHE_SECONDS = 0.25
-"""Seconds for which a line that was given nothing is believed to get nothing, unless a hint comes."""
+"""Seconds for which a list that was given nothing is believed to get nothing, unless a hint comes."""
 LEAD_SECONDS = 10.0
 """Seconds within which a job that spent a permit of a rate must be started."""
 _MAX_OPEN_CLAIMS = 16
-"""Claims that are put to the store at the same time."""
+"""Maximum of claims that are sent to the store at the same time."""
 _MAX_TRIES = 5
 _PAUSE_SECONDS = 0.02
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.05, 1.0
 _MAX_OPEN_KINDS = 8
-"""Claims of one line for which the store is asked at the same time: one for each model that workers have loaded."""
+"""Maximum of claims of one list that are sent to the store at the same time: one for each loaded model."""
 
 
 class WaitingClaim:
-    """One claim that waits for its answer."""
+    """One claim that waits for its reply."""
 
-    def __init__(self, worker: RemoteWorker, line: _Line, request: int, *, patient: bool) -> None:
+    def __init__(self, worker: RemoteWorker, line: _WaitingList, request: int, *, patient: bool) -> None:
         self.worker, self.line, self.request, self.patient = worker, line, request, patient
         self.future: asyncio.Future[HeldJob | None] = asyncio.get_running_loop().create_future()
         self.asking = False
-        """Whether the store is being asked for it."""
+        """Whether a request for it is at the store."""
         self.over = False
-        """Whether its worker has started what this request gave it, elsewhere maybe: there is nothing to ask for."""
+        """Whether its worker has started what this request gave it, elsewhere maybe: there is nothing left to claim."""
 
     @property
     def ready(self) -> bool:
-        """Whether the store may be asked for it now."""
+        """Whether a request for it may be sent to the store now."""
         return not self.asking and not self.over and not self.future.done()
 
     @property
     def kind(self) -> Kind:
-        """What makes it like other claims, to jobs."""
-        return self.line.key, self.worker.loaded  # by its line: the worker may say something else of itself meanwhile
+        """What makes it equal to other claims, for jobs."""
+        return self.line.key, self.worker.loaded  # by its list: the worker may send other capabilities meanwhile
 
 
-class _Line:
-    """Those who want the same."""
+class _WaitingList:
+    """The waiting list of workers that want the same."""
 
     def __init__(self, key: bytes, wants: Wants) -> None:
         self.key, self.wants = key, wants
@@ -87,24 +87,24 @@ class _Line:
         self.asking = 0
         self.dry_until = -math.inf
         self.again = False
-        """Whether there may be more since the store was last asked."""
+        """Whether there may be more since the last request to the store."""
         self.poll, self.poll_at = POLL_FIRST_SECONDS, math.inf
         self.full = False
-        """Whether a limit of jobs at once keeps somebody waiting."""
+        """Whether a concurrency limit keeps a claim waiting."""
         self.next_due: datetime | None = None
         """When there may be a job, as far as the store knows."""
         self.used_at = 0.0
         self._served: tuple[int, frozenset[int], dict[int, frozenset[int]]] = (-1, frozenset(), {})
 
     def serves(self, hint: Hint) -> bool:
-        """Whether a hint may concern it; that a worker has come makes no job."""
+        """Return whether a hint may concern it; that a worker has come makes no job."""
         queues = self.wants.queues
         if hint.topic is Topic.SETTINGS:
             return not hint.names or not all(name.startswith(WORKER) for name in hint.names)
         return not hint.names or queues is None or not set(queues).isdisjoint(hint.names)
 
     def profiles(self, known: Profiles, levels: frozenset[int]) -> frozenset[int]:
-        """The profiles to ask for, those of suspects of these levels included."""
+        """Return the profiles to claim, those of suspects of these levels included."""
         if self._served[0] != known.rev:
             served = [one for one in known.profiles if self.wants.serves(one)]
             plain = frozenset(one.id for one in served if REQUIREMENT not in one.requires)
@@ -122,14 +122,14 @@ def _by_level(served: list[Profile]) -> dict[int, frozenset[int]]:
 
 
 class Claims:
-    """The lines of those who wait, and the claims that are put to the store for them."""
+    """The waiting lists, and the claims that are sent to the store for them."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._lines: dict[bytes, _Line] = {}
+        self._lines: dict[bytes, _WaitingList] = {}
         self._profiles: Profiles | None = None
         self._profiles_rev = -1
-        """The rev that the store was last heard to have."""
+        """The newest rev that the store has reported."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._gate = asyncio.Semaphore(_MAX_OPEN_CLAIMS)
         self._wake = asyncio.Event()
@@ -139,13 +139,13 @@ class Claims:
     # -- from outside
 
     def claim(self, worker: RemoteWorker, request: str | None, seconds: float) -> WaitingClaim:
-        """Put a claim into its line; its ``future`` is answered with what it is given, or with None when it is
-        withdrawn; at once, if it does not wait or the hub is about to stop."""
+        """Put a claim on its waiting list. Its ``future`` gets the given job, or None when the claim is withdrawn: at
+        once, if it does not wait or the hub is about to stop."""
         assert worker.wants is not None
         number = self._fleet.session.host.dice.token() if request is None else _number(worker, request)
         line, now = self._line(worker), self._fleet.monotonic()
         waiting = WaitingClaim(worker, line, number, patient=seconds > 0 and not self._fleet.draining.is_set())
-        self._fleet.news.claimed(line.key)
+        self._fleet.availability.claimed(line.key)
         if request is None and now < line.dry_until and not waiting.patient:
             waiting.future.set_result(None)
             return waiting
@@ -154,7 +154,7 @@ class Claims:
         if all(one.job.claim != number for one in worker.held.values()):  # a repeat may be given another job
             worker.asked.add(number)
         waiting.future.add_done_callback(lambda _: self._left(waiting))
-        if request is not None:  # what it was given before is its own, whatever is in line
+        if request is not None:  # what it was given before is its own, whatever is on the list
             self._ask_for(line, waiting)
         elif now >= line.dry_until:
             self._rouse(line, 1)
@@ -167,9 +167,9 @@ class Claims:
         waiting.worker.asked.discard(waiting.request)
 
     def withdraw(self, waiting: WaitingClaim) -> bool:
-        """Take a claim out of its line; False: the store is being asked for it, and the answer is waited for."""
+        """Take a claim off its list; return False if a request for it is at the store: its reply is awaited."""
         if waiting.asking:
-            waiting.patient = False  # if the store gives nothing, that is the answer
+            waiting.patient = False  # if the store gives nothing, that is the reply
             return False
         self._out(waiting.line, waiting)
         if not waiting.future.done():
@@ -177,14 +177,14 @@ class Claims:
         return True
 
     def withdraw_all(self, worker: RemoteWorker | None = None) -> None:
-        """Answer all who wait, or all claims of this worker that wait."""
+        """Reply to all waiting claims, or to all of this worker."""
         for line in list(self._lines.values()):
             for waiting in list(line.waiting):
                 if worker is None or waiting.worker is worker:
                     self.withdraw(waiting)
 
     def abandon(self, waiting: WaitingClaim) -> None:
-        """Nobody wants the answer any more: what was given, or will be, is given back."""
+        """Drop a claim that has no client any more: what it was given, or will be, is released."""
         self._out(waiting.line, waiting)
         if not waiting.future.cancel() and not waiting.future.cancelled() and waiting.future.exception() is None:
             held = waiting.future.result()
@@ -192,7 +192,7 @@ class Claims:
                 self._begin(self._fleet.give_back(waiting.worker, held))
 
     def again(self, worker: RemoteWorker, request: str) -> HeldJob | None:
-        """What the worker was given for this request, and has not started."""
+        """Return the job that the worker was given for this request and has not started."""
         number = _number(worker, request)
         given = (one for one in worker.held.values() if one.job.claim == number)
         found = next((one for one in given if one.job.status is not Status.RUNNING), None)
@@ -201,7 +201,7 @@ class Claims:
         return found
 
     def retry_after(self, worker: RemoteWorker) -> float:
-        """Seconds after which it is worth another claim of a worker that was given nothing."""
+        """Return after how many seconds another claim is worthwhile for a worker that was given nothing."""
         line, clock = self._line(worker), self._fleet.session.host.clock
         if worker.full:
             return POLL_MAX_SECONDS
@@ -209,15 +209,15 @@ class Claims:
         return round(max(0.1, min(line.poll, due)), 3)
 
     def waits(self, worker: RemoteWorker) -> bool:
-        """Whether a claim of this worker waits: then it is there. Of one that was cut off, only what came another way
-        counts: the store may still be asked for what came over its socket."""
+        """Return whether a claim of this worker waits: then the worker is there. Of a disconnected one, only claims
+        that came another way count: a request for a claim of its socket may still be at the store."""
         if not worker.parted or worker.given == 0:
             return worker.given > 0
         return any(one.worker is worker and one.patient for line in self._lines.values() for one in line.waiting)
 
     def hinted(self, hint: Hint) -> None:
-        """There may be jobs."""
-        self._fleet.news.heard(hint)
+        """Send requests for the lists that a hint may concern: there may be jobs."""
+        self._fleet.availability.heard(hint)
         for line in self._lines.values():
             if line.serves(hint):
                 line.dry_until = -math.inf
@@ -227,7 +227,7 @@ class Claims:
                     self._rouse_each(line)
 
     def _heed(self) -> None:
-        """Listen for freed slots as long as a limit keeps those waiting who wait here."""
+        """Listen for freed slots as long as a limit keeps claims waiting here."""
         full = any(line.full and line.waiting for line in self._lines.values())
         if full and self._unheed is None:
             self._unheed = self._fleet.session.engine.bus.listen(frozenset({Topic.FREED}), self._freed)
@@ -236,7 +236,7 @@ class Claims:
             self._unheed = None
 
     def _freed(self, hint: Hint) -> None:
-        # Jobs end all the time elsewhere: the store is not asked once for each of them.
+        # Jobs end all the time elsewhere: there is no request to the store for each of them.
         asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._rouse_full)
 
     def _rouse_full(self) -> None:
@@ -245,7 +245,7 @@ class Claims:
                 self._rouse(line, 1)
 
     async def run(self) -> None:
-        """Ask for whoever waits now and then, should no hint come."""
+        """Send requests for waiting claims now and then, should no hint come."""
         while True:
             self._heed()
             now = self._fleet.monotonic()
@@ -260,7 +260,7 @@ class Claims:
             await self._fleet.session.host.wait(self._wake, max(0.0, min(soonest - self._fleet.monotonic(), 30.0)))
 
     async def close(self) -> None:
-        """Answer all who wait, and ask for nobody any more."""
+        """Reply to all waiting claims, and send no more requests."""
         if self._unheed is not None:
             self._unheed()
         self.withdraw_all()
@@ -269,16 +269,16 @@ class Claims:
 
     # -- the lines
 
-    def _line(self, worker: RemoteWorker) -> _Line:
+    def _line(self, worker: RemoteWorker) -> _WaitingList:
         assert worker.wants is not None
         line = self._lines.get(worker.like)
         if line is None:
-            line = self._lines[worker.like] = _Line(worker.like, worker.wants)
+            line = self._lines[worker.like] = _WaitingList(worker.like, worker.wants)
         line.used_at = self._fleet.monotonic()
         return line
 
-    def _plan(self, line: _Line, next_due: datetime | None = None) -> None:
-        """When to ask for the line again, if no hint comes."""
+    def _plan(self, line: _WaitingList, next_due: datetime | None = None) -> None:
+        """Plan the next request for the list, if no hint comes."""
         session, now = self._fleet.session, self._fleet.monotonic()
         pause = line.poll * (0.75 + session.host.dice.chance() / 2)
         if next_due is not None:
@@ -286,23 +286,23 @@ class Claims:
         line.poll_at = min(line.poll_at, now + pause)
         self._wake.set()
 
-    def _rouse(self, line: _Line, count: int) -> None:
-        """Ask the store for the first so many in line."""
+    def _rouse(self, line: _WaitingList, count: int) -> None:
+        """Send requests for the first ``count`` claims of the list."""
         for _ in range(count):
             waiting = next((one for one in line.waiting if one.ready), None)
             if waiting is None:
                 return
             self._ask_for(line, waiting)
 
-    def _rouse_each(self, line: _Line) -> None:
-        """Ask the store for the first of each kind in line: who has a model loaded may be farther behind."""
+    def _rouse_each(self, line: _WaitingList) -> None:
+        """Send a request for the first claim of each kind: a worker with a loaded model may be farther behind."""
         kinds = set[Kind]()
         for waiting in [one for one in line.waiting if one.ready]:
             if waiting.kind not in kinds and len(kinds) < _MAX_OPEN_KINDS:
                 kinds.add(waiting.kind)
                 self._ask_for(line, waiting)
 
-    def _ask_for(self, line: _Line, waiting: WaitingClaim) -> None:
+    def _ask_for(self, line: _WaitingList, waiting: WaitingClaim) -> None:
         waiting.asking = True
         line.asking += 1
         self._fitting.enter(waiting.kind, line.wants)
@@ -313,7 +313,7 @@ class Claims:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, line: _Line, waiting: WaitingClaim, kind: Kind) -> None:
+    async def _asked(self, line: _WaitingList, waiting: WaitingClaim, kind: Kind) -> None:
         held: HeldJob | None = None
         try:
             held, next_due = await self._fitted(line, waiting, kind)
@@ -325,7 +325,7 @@ class Claims:
             elif not isinstance(error, EngineError | Problem):
                 _log.exception("a claim failed")
             if line.waiting:
-                self._plan(line)  # the others are still to be asked for
+                self._plan(line)  # the others still need their requests
             return
         finally:
             line.asking -= 1
@@ -333,7 +333,7 @@ class Claims:
         if held is not None:
             self._out(line, waiting)
             line.poll, line.dry_until = POLL_FIRST_SECONDS, -math.inf
-            self._fleet.news.more(line.key)
+            self._fleet.availability.more(line.key)
             if waiting.future.done():
                 await self._fleet.give_back(waiting.worker, held)
             else:
@@ -342,16 +342,16 @@ class Claims:
             return
         self._given_nothing(line, waiting, next_due)
 
-    def _given_nothing(self, line: _Line, waiting: WaitingClaim, next_due: datetime | None) -> None:
+    def _given_nothing(self, line: _WaitingList, waiting: WaitingClaim, next_due: datetime | None) -> None:
         if waiting.over:
-            self._rouse(line, 1)  # that its request is over says nothing of what is in line
+            self._rouse(line, 1)  # that its request is over says nothing of the others on the list
         elif line.again:
             line.again = False
             self._ask_for(line, waiting)
             return
         else:
             line.dry_until, line.next_due = self._fleet.monotonic() + EMPTY_CACHE_SECONDS, next_due
-            self._fleet.news.dry(line.key)
+            self._fleet.availability.dry(line.key)
             line.poll = min(line.poll * 1.5, POLL_MAX_SECONDS)
         self._out(line, waiting)
         if not waiting.future.done():
@@ -362,15 +362,17 @@ class Claims:
         if line.waiting and not waiting.over:
             self._plan(line, next_due)
 
-    def _out(self, line: _Line, waiting: WaitingClaim) -> None:
+    def _out(self, line: _WaitingList, waiting: WaitingClaim) -> None:
         if waiting in line.waiting:
             line.waiting.remove(waiting)
 
     # -- the store
 
-    async def _fitted(self, line: _Line, waiting: WaitingClaim, kind: Kind) -> tuple[HeldJob | None, datetime | None]:
-        """What the store gives for this claim, which first leaves to others what they waste less on; and when it may
-        give something if it gives nothing."""
+    async def _fitted(
+        self, line: _WaitingList, waiting: WaitingClaim, kind: Kind
+    ) -> tuple[HeldJob | None, datetime | None]:
+        """Return what the store gives for this claim, which first leaves to others what they waste less on; and when
+        the store may give something, if it gives nothing."""
         kept = set[int]()
         try:
             async with self._gate:
@@ -384,10 +386,9 @@ class Claims:
         return held, next_due
 
     async def _claimed(
-        self, line: _Line, waiting: WaitingClaim, kind: Kind | None = None, kept: set[int] | None = None
+        self, line: _WaitingList, waiting: WaitingClaim, kind: Kind | None = None, kept: set[int] | None = None
     ) -> tuple[HeldJob | None, datetime | None]:
-        """What the store gives for this claim; of a ``kind``: asked for the first time, and what it leaves to others is
-        ``kept``."""
+        """Return what the store gives for this claim; ``kind``: of a first request, which leaves ``kept`` to others."""
         worker, session = waiting.worker, self._fleet.session
         for _ in range(_MAX_TRIES):
             ask = await self._ask(line, worker)
@@ -427,8 +428,8 @@ class Claims:
             return None
         return held
 
-    async def _ask(self, line: _Line, worker: RemoteWorker) -> ClaimRequest | None:
-        """What is asked for this worker; None: there is no job that it could be given."""
+    async def _ask(self, line: _WaitingList, worker: RemoteWorker) -> ClaimRequest | None:
+        """Return the request for this worker; None: there is no job that it could be given."""
         wants, engine = line.wants, self._fleet.session.engine
         if self._profiles is None or self._profiles.rev != self._profiles_rev:
             self._profiles = await engine.documents.profiles()
@@ -447,7 +448,7 @@ class Claims:
         )
 
     async def _surely(self, worker: RemoteWorker, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
-        """Ask the store, and once more under the same request if its answer was lost."""
+        """Send a request to the store, and once more under the same number if its reply was lost."""
         pauses = Pauses(self._fleet.session.host, _FIRST_RETRY_SECONDS, 2 * _MAX_RETRY_SECONDS)
         while True:
             try:
@@ -463,6 +464,6 @@ class Claims:
 
 
 def _number(worker: RemoteWorker, request: str) -> int:
-    """The number of a request, as the store knows it."""
+    """Return the number of a request, as the store knows it."""
     digest = blake2b(request.encode(errors="surrogatepass"), digest_size=8, key=worker.id.bytes).digest()
     return int.from_bytes(digest, "big") >> 1 or 1

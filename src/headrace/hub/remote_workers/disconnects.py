@@ -1,5 +1,5 @@
-"""Workers whose connection to this hub was cut off: it is put on record, so that they count as dead if they do not come
-back, here or at another hub, before their grace is over."""
+"""Workers that this hub lost the connection to: it is recorded, so that they count as dead if they do not come back,
+here or at another hub, before their grace is over."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["Parting"]
 _log = logging.getLogger("headrace.hub")
 
 _RETRY_SECONDS = 1.0
-"""Seconds until it is tried again to put on record who was cut off."""
+"""Seconds until the next attempt to record a lost connection."""
 
 
 class Parting:
-    """Notes whose connection ended without a goodbye. Nobody is declared dead here: who sweeps does that.
+    """Records connections that ended without a close frame. It declares no worker dead: the sweeper does that.
 
-    The record holds for one beat of the worker, and is void with the next: so who was heard since, by whichever hub, is
-    not meant by it.
+    The record holds for one beat of the worker, and is void with the next: so it does not concern a worker that any
+    hub has heard since.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -42,33 +42,33 @@ class Parting:
 
     @property
     def patience(self) -> float:
-        """Seconds in which a worker must be back whose socket was cut off."""
+        """Seconds within which a worker must be back after its socket was cut off."""
         return time_to_return(self._fleet.grace, self._fleet.beats.every)
 
     def near(self, worker: RemoteWorker) -> None:
-        """A socket of a worker was cut off; if it has another one here, by which it came meanwhile, that is no news."""
-        if worker.line is not None:
+        """Note that a socket of a worker was cut off; ignored if the worker has another one here."""
+        if worker.link is not None:
             return
         worker.parted = True
         self._near[worker.id] = worker
         self._wake.set()
 
     def far(self, worker: UUID, proof: str, cadence: float) -> None:
-        """The connection of a remote engine was cut off that was this worker's; ``cadence``: how often it beats."""
+        """Note that this worker's connection of a remote engine was cut off; ``cadence``: seconds between its beats."""
         self._far[worker] = proof, cadence
         self._wake.set()
 
     def hinted(self, hint: Hint) -> None:
-        """Contradict another hub from which a worker was cut off that has a connection here, too."""
+        """Contradict another hub that has lost a worker which has a connection here, too."""
         for name in hint.names:
             if name.startswith(PARTED):
                 with suppress(ValueError):  # anybody who may notify can send any name
                     worker = self._fleet.workers.get(UUID(name.removeprefix(PARTED)))
-                    if worker is not None and worker.line is not None:
+                    if worker is not None and worker.link is not None:
                         self._fleet.beats.soon(worker)
 
     async def run(self) -> None:
-        """Put on record who was cut off."""
+        """Record the lost connections."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -102,7 +102,7 @@ class Parting:
                 del self._far[id]
 
     async def record(self, worker: UUID, number: int, patience: float) -> None:
-        """Put on record that the worker must be heard of within so many seconds, if this is still its number."""
+        """Record that the worker must be heard within so many seconds, if this is still its number."""
         engine = self._fleet.session.engine
         await engine.workers.watched(worker, Watched(number, 0, 0.0, grace=patience))
         engine.bus.send(Hint(Topic.SETTINGS, (f"{PARTED}{worker}",)))

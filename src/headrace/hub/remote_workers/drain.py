@@ -1,4 +1,4 @@
-"""Workers behind this hub that somebody wishes to leave: they are given no more jobs, and finish what they have."""
+"""Workers behind this hub that are to leave: they are given no more jobs, and finish what they have."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _log = logging.getLogger("headrace.hub")
 
 
 class Leaving:
-    """Looks for the wishes that workers leave, when there may be new ones."""
+    """Reads the requests that workers leave, when there may be new ones."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._rev = -1
-        """Of the settings when it last looked."""
+        """The rev of the settings at the last read."""
         self._hinted = False
 
     def hinted(self, hint: Hint) -> bool:
-        """Note a hint about settings; whether it may be about a worker that is known here."""
+        """Note a hint about settings; return whether it may be about a worker that is known here."""
         concerns = not hint.names or any(f"{DRAIN}{id}" in hint.names for id in self._fleet.workers)
         self._hinted = self._hinted or concerns
         return concerns
 
     async def look(self, rev: int | None = None) -> None:
-        """See who is to leave, if that may have changed; ``rev``: of the settings, as a beat was told."""
+        """Read which workers are to leave, if that may have changed; ``rev``: of the settings, by a beat's reply."""
         if not self._hinted and (rev is None or rev == self._rev):
             return
         self._hinted = False
         try:
             wishes = await self._fleet.session.engine.documents.settings(DRAIN)
         except BaseException:
-            self._hinted = True  # it is looked for again
+            self._hinted = True  # the next call reads again
             raise
         self._rev = self._rev if rev is None else rev
         for wish in wishes:
@@ -51,7 +51,7 @@ class Leaving:
                 self._leave(worker)
 
     async def look_for(self, worker: RemoteWorker) -> None:
-        """See whether a worker is to leave that came from another hub."""
+        """Read whether a worker from another hub is to leave."""
         if not worker.leaving and await wish_about(self._fleet.session.engine, worker.id) is not None:
             self._leave(worker)
 

@@ -34,7 +34,6 @@ from headrace.hub.remote_workers.messages import (
     JobLog,
     JobStep,
     LogAcknowledged,
-    OfJob,
     StepResult,
     SubmitChild,
 )
@@ -50,19 +49,15 @@ ANY = Codec(Any)
 _MAX_TRIES = 20
 
 
-async def _held(peer: Peer, given: OfJob) -> HeldJob:
-    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
-
-
 def _taking(peer: Peer, texts: Sequence[str]) -> AbstractContextManager[None]:
-    """Count them with what waits for the store, or refuse them; those that wait for one another as well."""
+    """Count these texts with what waits for the store, or refuse them; also those that wait for one another."""
     return peer.fleet.session.writer.load.taking(sum(map(size_at_most, texts)))
 
 
 async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
-    """Keep entries of a job whose start is on record; for whoever has its lock.
+    """Keep entries of a job that has its start on record; the caller has its lock.
 
-    :raises Stale: the job is no longer theirs
+    :raises LeaseLost: the job is no longer theirs
     """
     job = held.job
     assert job.worker is not None
@@ -80,7 +75,7 @@ async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
 async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
     """Keep lines of the log of this attempt, as many as the log of an attempt may have."""
     with _taking(peer, [one.message for one in given.lines]):
-        return await _lines(await _held(peer, given), given)
+        return await _lines(await peer.held(given), given)
 
 
 async def _lines(held: HeldJob, given: JobLog) -> LogAcknowledged:
@@ -104,7 +99,7 @@ async def job_items(peer: Peer, given: JobItems) -> ItemsAcknowledged:
     """Keep items of the stream; the first of a later attempt begins it anew, unless it goes on behind earlier ones."""
     texts = [encode_value(ANY, item, f"items[{number}]") for number, item in enumerate(given.items)]
     with _taking(peer, texts):
-        return await _items(await _held(peer, given), given, texts)
+        return await _items(await peer.held(given), given, texts)
 
 
 async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
@@ -118,11 +113,12 @@ async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsA
 
 
 async def job_step(peer: Peer, given: JobStep) -> StepResult:
-    """What a step came to, in this attempt or an earlier one; with a result, that is kept unless there is one."""
+    """Return a step's result, of this attempt or an earlier one; a result in the message is kept unless there is
+    one."""
     checked_name(given.name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS)
     text = None if given.result is UNSET else encode_value(ANY, given.result, f"step {given.name!r}")
     with _taking(peer, [text or ""]):
-        return await _step(await _held(peer, given), given, text)
+        return await _step(await peer.held(given), given, text)
 
 
 async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:
@@ -133,14 +129,14 @@ async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:
             if found is not None or text is None:
                 result = None if found is None else msgspec.json.decode(found)
                 return StepResult(job_id=job.id, name=given.name, found=found is not None, result=result)
-            # Another hub may take the same number at the same time: so it is looked at again.
+            # Another hub may take the same number at the same time: so it is read again.
             entry = Entry(Kind.STEP, job.attempt, last + 1, text, held.writer.host.clock.now(), given.name)
             await _append(held, [entry])
     raise Unavailable(f"step {given.name!r} could not be stored beside others", ids=[job.id])
 
 
 async def _steps(held: HeldJob, job: Job, name: str) -> tuple[str | None, int]:
-    """The result of the step, if it was kept; and the last number that this attempt has used."""
+    """Return the result of the step, if it was kept, and the last number that this attempt has used."""
     after: Cursor = BEGIN
     last, text = 0, None
     while found := await held.writer.engine.entries.tail(job.id, Kind.STEP, after):
@@ -155,12 +151,12 @@ async def _steps(held: HeldJob, job: Job, name: str) -> tuple[str | None, int]:
 
 async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
     """Submit a child of the job, on behalf of the same customer; the same child again is not submitted twice."""
-    held = await _held(peer, given)
+    held = await peer.held(given)
     async with held.lock:
         parent = await held.started()
         writer = held.writer
         caller = replace(peer.caller, customer=parent.customer)
-        # To whoever asks what may be submitted, a message is asked for like an operation.
+        # The checks of a submit take an operation's request: so the message becomes one.
         ask = OperationRequest(hub=peer.hub, caller=caller, request=cast(Request, None), path={}, query=None, body=None)
         said = submission_of(given.child)
         draft, _ = await draft_of(ask, said)
@@ -170,7 +166,7 @@ async def submit_child(peer: Peer, given: SubmitChild) -> ChildSubmitted:
         if "webhook" in draft.options:
             job = await writer.inserts.webhooks.wished(job, draft.options["webhook"])
         answer = await writer.inserts.insert(job)
-    handle_of(draft, answer)  # which raises if that is how it wants to hear of a duplicate
+    handle_of(draft, answer)  # raises if the child is a duplicate and its options say so
     stored = answer.job
     status, there = seen_status(stored, writer.host.clock.now()), stored.created_at != job.created_at
     return ChildSubmitted(job_id=parent.id, child_id=stored.id, status=status, duplicate=there)

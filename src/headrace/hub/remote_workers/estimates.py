@@ -1,4 +1,4 @@
-"""How long jobs of a task usually take, as workers are told: looked up beside their claims, never in front of them."""
+"""How long jobs of a task usually take, for workers: looked up beside their claims, never before them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Estimates"]
 
 CACHE_SECONDS = 60.0
-"""Seconds for which what was found is told."""
+"""Seconds for which a result is used."""
 MAX_TASKS = 1000
 """Tasks that are remembered."""
 _MEDIAN_SHARE = 0.5
@@ -22,7 +22,7 @@ _MEDIAN_SHARE = 0.5
 
 
 class Estimates:
-    """What is known of the running times of tasks."""
+    """The known running times of tasks."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -30,7 +30,7 @@ class Estimates:
         self._looking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, task: str) -> float | None:
-        """Seconds, as they were when last looked up; None: nothing is known yet."""
+        """Return the seconds of the last look-up; None: nothing is known yet."""
         at, seconds = self._known.get(task, (float("-inf"), None))
         if self._fleet.monotonic() - at > CACHE_SECONDS and task not in self._looking and len(self._looking) < 10:
             self._looking[task] = asyncio.create_task(self._look(task), name="headrace-hub-estimate")
@@ -49,6 +49,6 @@ class Estimates:
             del self._looking[task]
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop all look-ups."""
         for task in list(self._looking.values()):
             task.cancel()

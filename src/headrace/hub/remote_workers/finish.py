@@ -1,4 +1,4 @@
-"""The last thing that workers say of a job: completed, failed, snoozed, released; and what a repeat is answered."""
+"""The last messages of workers about a job: completed, failed, snoozed, released; and the reply to a repeat."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANY = Codec(Any)
 
 T = TypeVar("T")
 Answer = Callable[[Job, Attempt | None], T]
-"""What is answered of a job that an attempt has left as it is."""
+"""Makes the reply about a job that an attempt has left as it is."""
 
 
 async def complete_job(peer: Peer, given: CompleteJob) -> JobCompleted:
@@ -57,7 +57,7 @@ def _completed(job: Job, attempt: Attempt | None) -> JobCompleted:
 
 
 async def fail_job(peer: Peer, given: FailJob) -> JobFailed:
-    """Keep the error, and retry the job as its policy says, unless the worker sees no sense in it."""
+    """Keep the error, and retry the job as its policy says, unless the worker rules it out."""
     details = given.error_details or {}
     type = details.get("error_type")
     name = type if isinstance(type, str) and type else "Error"
@@ -117,7 +117,7 @@ async def _finished(
     *,
     starts: bool = True,
 ) -> T:
-    """End the attempt that a message is about; one that it has ended before is answered as the first time."""
+    """End the attempt of a message; one that it has ended before gets the same reply again."""
     fleet, lease = peer.fleet, await peer.lease(given)
     message = type(given).__name__
     try:
@@ -144,12 +144,12 @@ async def _finished(
 
 
 async def _on_record(fleet: Fleet, lease: JobLease, answer: Answer[T], outcomes: set[Outcome]) -> T | None:
-    """The answer to a message that ended an attempt before, wherever that was; None: it did not."""
+    """Return the reply to a message that ended an attempt before, at any hub; None: it did not."""
     engine = fleet.session.engine
     attempt = (await engine.records.history(lease.job)).attempt_of(lease.worker, lease.epoch)
     if attempt is None or attempt.outcome not in outcomes:
         return None
     if attempt.outcome is Outcome.TIMED_OUT and SAID not in ((attempt.error and attempt.error.details) or {}):
-        return None  # it was the sweeper who ended it
+        return None  # the sweeper ended it
     [job] = await engine.jobs.get([lease.job])
     return None if job is None else answer(job, attempt)

@@ -1,9 +1,8 @@
-"""Better fit among workers that wait at this hub: who leaves which jobs to whom, for a moment.
+"""Better fit among workers that wait at this hub: which worker leaves which jobs to others, for a moment.
 
-When there may be a job, the store is asked for several claims at the same time. Each asks first for the jobs that no
-other of them would waste less on; once those others have had their answer, or after ``MAX_HOLD_SECONDS``, for all
-that it may take. So a job goes to the one that fits best, the order of the store is never bent, and nobody waits for
-long.
+When there may be a job, several claims go to the store at the same time. Each requests first the jobs that no other of
+them would waste less on; once those others have their reply, or after ``MAX_HOLD_SECONDS``, all that it may take. So a
+job goes to the worker that fits best, the order of the store is never bent, and no claim waits for long.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from headrace.runtime.host import Host
 __all__ = ["Fitting", "Kind"]
 
 Kind = tuple[bytes, Loaded | None]
-"""What makes claims alike here: the line in which they stand, and what their worker has loaded."""
+"""What makes claims equal here: their waiting list, and what their worker has loaded."""
 
 _MAX_COMPARED_KINDS = 32
-"""Kinds that are compared; among more of them nobody holds back, since comparing would take longer than it is worth."""
+"""Maximum of kinds that are compared; among more no claim holds back, since comparing would take too long."""
 
 
 class Fitting:
-    """The claims that are being asked about for the first time, and what each of their kinds wastes on which jobs."""
+    """The claims with a first request at the store, and what each of their kinds wastes on which jobs."""
 
     def __init__(self, host: Callable[[], Host]) -> None:
         self._host = host
@@ -38,19 +37,19 @@ class Fitting:
         self._wastes: dict[Kind, dict[int, Waste]] = {}
 
     def enter(self, kind: Kind, wants: Wants) -> None:
-        """The store is about to be asked for a claim of this kind."""
+        """Note that a first request for a claim of this kind begins."""
         self._first[kind] += 1
         self._wants[kind] = wants
 
     def leave(self, kind: Kind) -> None:
-        """It has been asked for all that the claim does not leave to others."""
+        """Note that it is over: the store has replied about all that the claim does not leave to others."""
         self._first[kind] -= 1
         if not self._first[kind]:
             del self._first[kind], self._wants[kind]
         self._answered.set()
 
     def kept(self, kind: Kind, wants: Wants, known: Profiles) -> frozenset[int]:
-        """The profiles that a claim of this kind leaves to others for now."""
+        """Return the profiles that a claim of this kind leaves to others for now."""
         others = [one for one in self._first if one != kind]
         if not others or len(others) >= _MAX_COMPARED_KINDS:
             return frozenset()
@@ -59,7 +58,7 @@ class Fitting:
         return self._held_back(self._wasted(kind, wants), kind, 0.0)
 
     async def turn(self, kind: Kind, wants: Wants, kept: Collection[int]) -> None:
-        """Wait until those to whom these profiles are left have had their answer, or ``MAX_HOLD_SECONDS`` are over."""
+        """Wait until the claims that these profiles are left to have their reply, or ``MAX_HOLD_SECONDS`` are over."""
         host = self._host()
         clock = host.clock
         since, mine = clock.monotonic(), self._wasted(kind, wants)
@@ -73,7 +72,7 @@ class Fitting:
         return held_back(mine, others, waited)
 
     def _wasted(self, kind: Kind, wants: Wants) -> dict[int, Waste]:
-        """What claims of this kind waste on each profile that they may be given."""
+        """Return what claims of this kind waste on each profile that they may be given."""
         found = self._wastes.get(kind)
         if found is None:
             known = () if self._known is None else self._known.profiles

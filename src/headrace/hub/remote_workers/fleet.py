@@ -1,4 +1,4 @@
-"""All workers behind this hub: who registers, who is known again by a token or a lease, and what each holds."""
+"""All workers behind this hub: which of them register or are known by a token or a lease, and what each holds."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ VERSION = "remote"
 
 
 class Fleet:
-    """Stands in for the workers that came to this hub."""
+    """The workers that came to this hub, at the store."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self.workers: dict[UUID, RemoteWorker] = {}
         self.sums = FinishTotals(rising=self._rising)
-        """What they have finished, until it is handed in."""
+        """Totals of what they have finished, until they are written."""
         self._signing: Signing | None = None
         self.estimates = Estimates(self)
         self.rows: SingleFlight[dict[UUID, WorkerRow]] = SingleFlight(self._alive)
-        """The living, as the store has them."""
-        self.claims, self.beats, self.news, self.leaving = Claims(self), Beats(self), Availability(self), Leaving(self)
-        self.parting = Parting(self)
+        """The living workers, as the store has them."""
+        self.claims, self.beats, self.availability = Claims(self), Beats(self), Availability(self)
+        self.leaving, self.parting = Leaving(self), Parting(self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """While the hub serves."""
+        """Run the loops while the hub serves."""
         session = self.session
         self._signing = Signing(session.vault, session.host, self._hub.app.settings.namespace)
-        works = self.beats.run(), self.claims.run(), self.news.run(), self.parting.run()
+        works = self.beats.run(), self.claims.run(), self.availability.run(), self.parting.run()
         loops = [asyncio.create_task(one, name="headrace-hub-work") for one in works]
         draining = asyncio.create_task(self._drain(), name="headrace-hub-work-drain")
         unlisten = session.engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS, Topic.CANCEL}), self._hinted)
@@ -120,15 +120,15 @@ class Fleet:
 
     @property
     def grace(self) -> float:
-        """Seconds in which a worker must be back that was cut off."""
+        """Seconds within which a disconnected worker must be back."""
         return self._hub.options.worker_grace
 
     def monotonic(self) -> float:
-        """The time by which waiting is measured."""
+        """Return the time by which waiting is measured."""
         return self.session.host.clock.monotonic()
 
     def _rising(self, last: int) -> int:
-        """The number of a report: by the time, since other hubs hand in for the same workers."""
+        """Return the number of a report: by the time, since other hubs report for the same workers."""
         return max(last + 1, int(self.session.host.clock.now().timestamp() * 1000))
 
     def _hinted(self, hint: Hint) -> None:
@@ -144,7 +144,7 @@ class Fleet:
     # -- who it is
 
     async def register(self, caller: Caller, name: str, wants: Wants, concurrency: int) -> RemoteWorker:
-        """A new worker.
+        """Register a new worker.
 
         :raises Problem: 429, its key has too many
         """
@@ -185,7 +185,7 @@ class Fleet:
         )
 
     async def known(self, peer: Peer, token: str) -> RemoteWorker:
-        """The worker whose token this is, wherever it registered.
+        """Return the worker of this token, wherever it registered.
 
         :raises Problem: 409, it is no token of this key; 410, the store has declared it dead
         """
@@ -220,7 +220,7 @@ class Fleet:
         return {row.info.id: row for row in await self.session.engine.workers.list() if row.alive}
 
     def _adopt(self, worker: RemoteWorker, caller: Caller, row: WorkerRow) -> None:
-        """Take over what is on record of a worker that registered elsewhere; its key may be bound otherwise by now."""
+        """Take over the record of a worker that registered elsewhere; its key may be bound otherwise by now."""
         info, beat = row.present, row.beat
         worker.name, worker.concurrency = info.name, info.concurrency
         worker.done, worker.failed = beat.done, beat.utilisation.failed
@@ -229,15 +229,15 @@ class Fleet:
         worker.wants = wants_of(caller, can, info.tasks or None, info.queues)
 
     def listening(self) -> list[RemoteWorker]:
-        """Those that can be told something at any time."""
-        return [worker for worker in self.workers.values() if worker.line is not None]
+        """Return the workers that have a connection."""
+        return [worker for worker in self.workers.values() if worker.link is not None]
 
     def forget(self, worker: RemoteWorker) -> None:
-        """Know it no longer: it may live on behind another hub."""
+        """Forget a worker: it may live on behind another hub."""
         self.workers.pop(worker.id, None)
 
     async def retire(self, worker: RemoteWorker) -> None:
-        """Let it go for good; it holds nothing."""
+        """Let a worker go for good; it holds nothing."""
         self.forget(worker)
         with suppress(HeadraceError):
             await self.session.engine.workers.retire(worker.id)
@@ -245,9 +245,9 @@ class Fleet:
     # -- what it holds
 
     async def holding(self, peer: Peer, lease: JobLease) -> tuple[RemoteWorker, HeldJob]:
-        """The job that a lease names, and who has it.
+        """Return the job of a lease, and the worker that has it.
 
-        :raises Stale: it is no longer theirs
+        :raises LeaseLost: it is no longer theirs
         """
         worker = self.workers.get(lease.worker)
         if worker is None:
@@ -263,7 +263,7 @@ class Fleet:
         return worker, self.hold(worker, job)
 
     def hold(self, worker: RemoteWorker, job: Job, begin_by: float | None = None) -> HeldJob:
-        """What the worker holds, from now on this as well; ``begin_by``: it must begin until then."""
+        """Note that the worker holds this job, and return it; ``begin_by``: it must begin until then."""
         held = worker.held.get(job.id)
         if held is None or held.epoch < job.epoch:
             held = worker.held[job.id] = HeldJob(job, self.writer, lambda held: self.drop(worker, held))
@@ -272,14 +272,14 @@ class Fleet:
         return held
 
     def drop(self, worker: RemoteWorker, held: HeldJob) -> None:
-        """It holds this no longer."""
+        """Note that the worker no longer holds this job."""
         if worker.held.get(held.job.id) is held:
             del worker.held[held.job.id]
             worker.measure(self.monotonic())
         worker.gave_up(held.job.id, held.epoch)
 
     async def give_back(self, worker: RemoteWorker, held: HeldJob) -> None:
-        """Release what could not be delivered, unless a repeat of the claim was answered with it as well."""
+        """Release what could not be delivered, unless it is also the reply to a repeat of the claim."""
         held.offers -= 1
         if held.offers > 0:
             return

@@ -1,4 +1,4 @@
-"""Beats for workers behind this hub: one write for all that were heard, and what each must know."""
+"""Beats for workers behind this hub: one write for all that were heard, and the reply to each."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["Beats"]
 _log = logging.getLogger("headrace.hub")
 
 MIN_BEAT_SECONDS = 0.5
-"""Seconds between two beats, at least, while workers wait for an answer."""
+"""Minimum of seconds between two beats, while workers wait for a reply."""
 _BEATS_PER_SILENCE = 2
 """Beats of this hub in the time in which a worker is to be heard once."""
 _TICK_SECONDS = 0.5
-"""Seconds between two looks at the clock for jobs that run out of time."""
+"""Seconds between two checks for jobs that run out of time."""
 _PAGE_JOBS = 200
 
 
 class Beats:
-    """Beats for those whom this hub has heard since it last did."""
+    """Beats for the workers that this hub has heard since its last beat."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -48,7 +48,7 @@ class Beats:
         self._beating = asyncio.Lock()
         self._cancelled: set[UUID] = set()
         self._settings_rev: int | None = None
-        """Of the settings, as the last beat was told."""
+        """The rev of the settings in the reply to the last beat."""
 
     @property
     def every(self) -> float:
@@ -58,14 +58,14 @@ class Beats:
     # -- from outside
 
     async def ask(self, worker: RemoteWorker) -> HeartbeatAcknowledged:
-        """The answer to a heartbeat: that of the store to the next beat."""
+        """Return the reply to a heartbeat: that of the store to the next beat."""
         future: asyncio.Future[HeartbeatAcknowledged] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(worker, []).append(future)
         self._wake.set()
         return await future
 
     def cancelled(self, names: Sequence[str]) -> None:
-        """A cancel of these jobs may have been requested."""
+        """Note that a cancel of these jobs may have been requested."""
         if not names:
             self._cancelled.update(job for worker in self._fleet.workers.values() for job in worker.held)
         for name in names:
@@ -74,7 +74,7 @@ class Beats:
         self._wake.set()
 
     def hear(self, worker: RemoteWorker) -> None:
-        """Note a sign of life; beat soon if the next beat comes too late for one that was cut off from another hub."""
+        """Note a sign of life; beat soon if the next beat comes too late for a worker that another hub has lost."""
         now, fleet = self._fleet.monotonic(), self._fleet
         if (
             worker.parted
@@ -84,38 +84,38 @@ class Beats:
         worker.hear(now)
 
     def soon(self, worker: RemoteWorker) -> None:
-        """Beat for this worker as if it had asked for it."""
+        """Beat for this worker as if it had sent a heartbeat."""
         self._asked.setdefault(worker, [])
         self._wake.set()
 
     async def part(self, worker: RemoteWorker) -> None:
-        """Put on record that a worker was cut off here, unless it was heard since, or others speak for it as well."""
+        """Record that a worker was cut off here, unless it was heard since, or has another connection."""
         async with self._beating:
             fleet, number = self._fleet, worker.voice.number
             if worker.parted and number is not None and worker.voice.is_sole(fleet.monotonic(), self.every):
                 await fleet.parting.record(worker.id, number, fleet.parting.patience)
 
     def wake(self) -> None:
-        """Look at once at what is looked at now and then."""
+        """Check at once what is otherwise checked now and then."""
         self._wake.set()
 
     async def look(self, *workers: RemoteWorker) -> None:
-        """See what the store gives to these."""
+        """Read what the store gives to these workers."""
         await self._given(workers)
 
     # -- the loop
 
     async def run(self) -> None:
-        """Beat as often as is needed, and tell who must stop."""
+        """Beat as often as is needed, and notify workers of jobs that they must stop."""
         host = self._fleet.session.host
         last, tick = self._fleet.monotonic(), min(_TICK_SECONDS, self.every / 4)
         while True:
             self._wake.clear()
             await host.wait(self._wake, tick)
             try:
-                await self._tell_cancelled()
+                await self._notify_cancelled()
                 await self._fleet.leaving.look(self._settings_rev)
-                self._tell_late()
+                self._notify_late()
                 since = self._fleet.monotonic() - last
                 if since >= (min(MIN_BEAT_SECONDS, self.every / 4) if self._asked else self.every / _BEATS_PER_SILENCE):
                     last = self._fleet.monotonic()
@@ -134,7 +134,7 @@ class Beats:
                 await host.sleep(tick)
 
     async def beat(self) -> None:
-        """One beat for all that were heard since the last one."""
+        """Beat once for all that were heard since the last beat."""
         async with self._beating:
             asked, self._asked = self._asked, {}
             try:
@@ -186,7 +186,7 @@ class Beats:
             if isinstance(answer := answers.get(worker.id), Alive):
                 worker.beaten_at = now
                 worker.voice.answered(answer.beats, now)
-                self._tell(worker)
+                self._notify(worker)
             else:
                 worker.buried = True
 
@@ -197,7 +197,7 @@ class Beats:
             self._fleet.sums.refused()
 
     def _beat_of(self, worker: RemoteWorker, given: Iterable[UUID]) -> Beat:
-        """What the worker holds: by its own word, if that is new enough, and otherwise all that the store gives it.
+        """Return what the worker holds: by its own list, if that is new enough, otherwise all that the store gives it.
 
         Only jobs that were assigned two beats ago are missed if they are not named. A word that is younger than that
         cannot leave out one that was assigned since.
@@ -221,7 +221,7 @@ class Beats:
     # -- what the store gives
 
     async def _given(self, workers: Sequence[RemoteWorker]) -> dict[UUID, set[UUID]]:
-        """The jobs that the store gives to each of these; what is known of them here is brought up to date."""
+        """Return the jobs that the store gives to each of these workers; update what is known of them here."""
         fleet, since = self._fleet, self._fleet.monotonic()
         records, now = fleet.session.engine.records, fleet.session.host.clock.now()
         by_id, given = {one.id: one for one in workers}, {one.id: set[UUID]() for one in workers}
@@ -235,8 +235,8 @@ class Beats:
             for id, held in list(worker.held.items()):
                 if id not in given[worker.id] and held.since < since and not held.lock.locked():
                     fleet.drop(worker, held)
-                    if worker.line is not None:
-                        worker.line.push(CancelJob(job_id=id, reason="lost"))
+                    if worker.link is not None:
+                        worker.link.push(CancelJob(job_id=id, reason="lost"))
         return given
 
     def _saw(self, by_id: dict[UUID, RemoteWorker], given: dict[UUID, set[UUID]], job: Job) -> None:
@@ -248,7 +248,7 @@ class Beats:
     # -- what they must know
 
     def buried(self, held: tuple[UUID, ...]) -> HeartbeatAcknowledged:
-        """What a worker is told that was declared dead: all that it has is lost."""
+        """Return the reply to a worker that was declared dead: all that it has is lost."""
         now = self._fleet.session.host.clock.now()
         return HeartbeatAcknowledged(next_heartbeat_expected=now, cancel=(), lost=held, registered=False)
 
@@ -263,15 +263,15 @@ class Beats:
             registered=True,
         )
 
-    def _tell(self, worker: RemoteWorker) -> None:
-        """Tell a worker that can be told which of its jobs it must stop, once."""
+    def _notify(self, worker: RemoteWorker) -> None:
+        """Notify a worker that has a connection of the jobs that it must stop, once."""
         for id, held in worker.held.items():
             reason = held.must_stop
-            if reason is not None and not held.told_to_stop and worker.line is not None:
-                held.told_to_stop = True
-                worker.line.push(CancelJob(job_id=id, reason=reason))
+            if reason is not None and not held.stop_sent and worker.link is not None:
+                held.stop_sent = True
+                worker.link.push(CancelJob(job_id=id, reason=reason))
 
-    async def _tell_cancelled(self) -> None:
+    async def _notify_cancelled(self) -> None:
         ids, self._cancelled = self._cancelled, set()
         if not ids:
             return
@@ -280,17 +280,17 @@ class Beats:
             held = None if job is None else of[job.id].held.get(job.id)
             if job is not None and held is not None and job.worker == of[job.id].id:
                 held.saw(job)
-                self._tell(of[job.id])
+                self._notify(of[job.id])
 
-    def _tell_late(self) -> None:
+    def _notify_late(self) -> None:
         for worker in self._fleet.workers.values():
-            if worker.line is not None and worker.held:
-                self._tell(worker)
+            if worker.link is not None and worker.held:
+                self._notify(worker)
 
     def _forget(self) -> None:
-        """Forget those who are not heard of here any more: they are dead, or behind another hub."""
+        """Forget workers that are not heard here any more: they are dead, or behind another hub."""
         now, lease = self._fleet.monotonic(), self._fleet.lease
         for worker in list(self._fleet.workers.values()):
-            gone = worker.line is None and not self._fleet.claims.waits(worker)
+            gone = worker.link is None and not self._fleet.claims.waits(worker)
             if gone and now - worker.heard_at > 1.5 * lease:
                 self._fleet.forget(worker)

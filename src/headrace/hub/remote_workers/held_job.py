@@ -1,4 +1,4 @@
-"""A job that a worker behind this hub holds: the one place where the hub writes about it, one change after another."""
+"""A job that a worker behind this hub holds: every change that the hub makes to it passes here, one after another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["HeldJob", "LeaseLost"]
 
 
 class LeaseLost(Exception):
-    """The job is no longer this worker's: whatever it says about it does not count."""
+    """The job is no longer this worker's: its messages about it do not count."""
 
     def __init__(self, job: UUID, detail: str) -> None:
         super().__init__(detail)
@@ -32,22 +32,22 @@ class HeldJob:
     """A job at one epoch. What is written is decided from the job as last seen, and again if it moved since."""
 
     def __init__(self, job: Job, writer: Writer, lost: Callable[[HeldJob], None] = lambda held: None) -> None:
-        """``lost`` is called when it turns out that the worker holds the job no longer."""
+        """``lost`` is called when the worker is found to hold the job no longer."""
         self._lost = lost
         self.job, self.epoch = job, job.epoch
         """The job as last known to be stored."""
         self.begin_by: float | None = None
         """Until when it must begin, by monotonic time, if it spent a permit of a rate."""
         self.offers = 0
-        """Claims that are answered with it: more than one, if the claim was repeated."""
+        """Claims that got it as their reply: more than one, if the claim was repeated."""
         self.since = writer.host.clock.monotonic()
         self.lock = asyncio.Lock()
-        """Whoever writes about the job has it: messages about one job are served in the order in which they came."""
+        """Held by the writer of a change: messages about one job are served in the order in which they came."""
         self.ending = False
-        """Whether the worker has said how it ended."""
+        """Whether the worker has sent how it ended."""
         self._reports = ReportThrottle()
-        self.told_to_stop = False
-        """Whether the worker was told to stop."""
+        self.stop_sent = False
+        """Whether the worker was sent a request to stop."""
         self.writer = writer
 
     @property
@@ -59,21 +59,21 @@ class HeldJob:
         return "timeout" if at is not None and at <= self.writer.host.clock.now() else None
 
     def saw(self, job: Job) -> None:
-        """Take note of the job as somebody else read it, unless what is known is newer."""
+        """Note the job as it was read elsewhere, unless a newer one is known."""
         if job.epoch == self.epoch and job.rev >= self.job.rev and not self.lock.locked():
             self.job = job
 
     async def write(self, decide: Decide) -> Job:
-        """Write what is decided; the job that came of it. The lock is taken.
+        """Write what is decided, with the lock taken; return the job that came of it.
 
-        :raises Stale: somebody else has the job, or it has ended
+        :raises LeaseLost: another worker has the job, or it has ended
         :raises TransitionRefused: the lifecycle refuses it
         """
         async with self.lock:
             return await self.written(decide)
 
     async def written(self, decide: Decide) -> Job:
-        """``write`` for whoever has the lock."""
+        """Do the same for a caller that has the lock."""
 
         def decide_held(job: Job, now: datetime) -> Change | None:
             self.job = job
@@ -88,9 +88,9 @@ class HeldJob:
         return self.job
 
     async def started(self) -> Job:
-        """Have its start on record; for whoever has the lock.
+        """Record its start and return the job; the caller has the lock.
 
-        :raises Stale: a rate let it begin at another time, and it is given back
+        :raises LeaseLost: a rate let it begin at another time, and it is given back
         """
 
         def decide(job: Job, now: datetime) -> Change | None:
@@ -103,12 +103,12 @@ class HeldJob:
         return job
 
     def stale(self, why: str) -> LeaseLost:
-        """What is raised when the worker holds the job no longer."""
+        """Note that the worker holds the job no longer, and return the error to be raised."""
         self._lost(self)
         return LeaseLost(self.job.id, why)
 
     async def report(self, report: Progress) -> None:
-        """Have it on record how far the job is: the newest report, and not too often; none once the end is said."""
+        """Record the progress of the job: the newest report, not too often, and none once the end is known."""
         clock, self._reports.newest = self.writer.host.clock, report
         if (wait := self._reports.wait(clock.monotonic())) > 0:
             await self.writer.host.sleep(wait)
@@ -120,7 +120,7 @@ class HeldJob:
     async def finish(
         self, ends: Callable[[Job, datetime], Ending], took: float | None, *, starts: bool
     ) -> tuple[Job, Attempt | None]:
-        """Write how the attempt ended; the job as it is then, and the attempt as it is on record, if it is.
+        """Write how the attempt ended; return the job as it is then, and the attempt as it is on record, if it is.
 
         ``starts``: its start is written along if that is not on record.
         """

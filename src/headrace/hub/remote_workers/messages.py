@@ -1,4 +1,4 @@
-"""What workers say to a hub, and what they hear: the types of the messages, the same over HTTP and over a socket.
+"""Messages between workers and a hub: their types, the same over HTTP and over a socket.
 
 The words are those of the EmProps page, so that a worker written from it is understood.
 """
@@ -61,29 +61,29 @@ Signed = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a worker says."""
+    """A message of a worker."""
 
 
 # -- the worker itself
 
 
 class RegisterWorker(_Said, frozen=True, kw_only=True):
-    """A worker, and what it can do."""
+    """Registers a worker with its capabilities."""
 
     worker_id: Name
-    """What it calls itself. Who it is to the store is new with each registration."""
+    """Its own name. Its identity in the store is new with each registration."""
     capabilities: dict[str, Any] = {}
     max_concurrent_jobs: Slots = 1
     tasks: Names | UnsetType = UNSET
-    """The tasks that it runs. A worker that names none is offered only jobs that ask for a service."""
+    """The tasks that it runs. A worker that names none is offered only jobs that require a service."""
     queues: Names | UnsetType = UNSET
     """The queues that it serves; all, if it names none."""
     token: Signed | UnsetType = UNSET
-    """Who it was: it goes on with what it holds."""
+    """Of an earlier registration: the worker goes on with what it holds."""
 
 
 class ClaimJob(_Said, frozen=True, kw_only=True):
-    """A worker that asks for a job. One that has not registered does so by this."""
+    """Claims a job. A worker that has not registered does so by this."""
 
     worker_id: Name
     capabilities: dict[str, Any] | UnsetType = UNSET
@@ -92,8 +92,7 @@ class ClaimJob(_Said, frozen=True, kw_only=True):
     tasks: Names | UnsetType = UNSET
     queues: Names | UnsetType = UNSET
     request: Key | UnsetType = UNSET
-    """A name for this claim: repeated under the same, it is answered with the same job, as long as that has not been
-    started."""
+    """A name for this claim: a repeat under the same name gets the same job, as long as that has not been started."""
     wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0.0
     """Seconds to wait for a job."""
     token: Signed | UnsetType = UNSET
@@ -105,7 +104,7 @@ class Heartbeat(_Said, frozen=True, kw_only=True):
     worker_id: Name | UnsetType = UNSET
     token: Signed | UnsetType = UNSET
     held: Annotated[tuple[UUID, ...], Meta(max_length=10_000)] | UnsetType = UNSET
-    """All jobs that it has; one that two heartbeats do not name goes to somebody else. Left out: whatever it was
+    """All jobs that it has; one that two heartbeats omit is given to another worker. Left out: all that it was
     given."""
     load: Load | UnsetType = UNSET
     state: Literal["running", "draining"] | UnsetType = UNSET
@@ -115,7 +114,7 @@ class Heartbeat(_Said, frozen=True, kw_only=True):
 
 
 class OfJob(_Said, frozen=True, kw_only=True):
-    """Which job: by its lease, or, over the socket that was given the job, by its id."""
+    """The job: by its lease, or, over the socket that was given the job, by its id."""
 
     job_id: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET
     lease: Signed | UnsetType = UNSET
@@ -123,19 +122,19 @@ class OfJob(_Said, frozen=True, kw_only=True):
 
 
 class AcceptJob(OfJob, frozen=True, kw_only=True):
-    """It takes the job."""
+    """The worker takes the job."""
 
 
 class PrepareJob(OfJob, frozen=True, kw_only=True):
-    """It is getting ready for the job, for example loads a model."""
+    """The worker prepares for the job, for example loads a model."""
 
 
 class StartJob(OfJob, frozen=True, kw_only=True):
-    """It begins."""
+    """The worker begins."""
 
 
 class UpdateJobProgress(OfJob, frozen=True, kw_only=True):
-    """How far it is."""
+    """The progress of the job."""
 
     progress: Annotated[float, Meta(ge=0, le=100)]
     status: Literal["in_progress", "running"] = "in_progress"
@@ -143,7 +142,7 @@ class UpdateJobProgress(OfJob, frozen=True, kw_only=True):
     current_step: str | UnsetType | None = UNSET
     estimated_completion: Moment | UnsetType | None = UNSET
     connector_details: dict[str, Any] | UnsetType | None = UNSET
-    """Whatever else there is to tell, up to 16 KiB as JSON."""
+    """Any other details, up to 16 KiB as JSON."""
 
 
 class LogLineBody(_Said, frozen=True, kw_only=True):
@@ -172,7 +171,7 @@ class JobItems(OfJob, frozen=True, kw_only=True):
 
 
 class JobStep(OfJob, frozen=True, kw_only=True):
-    """A durable step: asked for, or, with a result, kept."""
+    """A durable step: requested, or, with a result, kept."""
 
     name: Key
     result: Any | UnsetType = UNSET
@@ -183,11 +182,11 @@ class SubmitChild(OfJob, frozen=True, kw_only=True):
 
     child: SubmitBody
     number: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
-    """The how many-th it is of those that are alike, from 0: a repeat of the same submits no second one."""
+    """Its number among equal children, from 0: a repeat of the same number submits no second child."""
 
 
 class CompleteJob(OfJob, frozen=True, kw_only=True):
-    """It is done."""
+    """The job is done."""
 
     result: Any = None
     status: Literal["completed"] = "completed"
@@ -196,7 +195,7 @@ class CompleteJob(OfJob, frozen=True, kw_only=True):
 
 
 class FailJob(OfJob, frozen=True, kw_only=True):
-    """It did not work."""
+    """The job did not work."""
 
     error: str
     retry: bool = True
@@ -207,33 +206,33 @@ class FailJob(OfJob, frozen=True, kw_only=True):
 
 
 class SnoozeJob(OfJob, frozen=True, kw_only=True):
-    """It wants to be given the job, or have others be given it, later."""
+    """The worker gives the job back, to be run later."""
 
     delay: Span
 
 
 class ReleaseJob(OfJob, frozen=True, kw_only=True):
-    """It gives the job back."""
+    """The worker gives the job back."""
 
 
 # -- what it hears
 
 
 class WorkerRegistered(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="worker_registered"):
-    """Who it is from now on."""
+    """The identity of the worker from now on."""
 
     worker_id: str
     worker: UUID
     """Its identity in the store, under which people see it."""
     heartbeat_seconds: float
-    """How often it is to be heard of; silent for ``lease_seconds``, it counts as dead."""
+    """Seconds between heartbeats; a worker that is silent for ``lease_seconds`` counts as dead."""
     lease_seconds: float
     token: str
-    """By which it is known again, by any hub."""
+    """Any hub knows the worker by it."""
 
 
 class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="job_assigned"):
-    """A job that it is offered, and must accept in time."""
+    """A job that the worker is offered, and must accept in time."""
 
     job_id: UUID
     job_type: str
@@ -243,11 +242,11 @@ class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     claim_timeout: int
     """Milliseconds within which it must be accepted."""
     estimated_processing_time: float | None
-    """Seconds, as it usually takes; null: nothing tells."""
+    """Seconds that it usually takes; null: not known."""
     attempt: int
-    """The how many-th it will be."""
+    """The number of the attempt."""
     lease: str
-    """What every message about the job carries."""
+    """Every message about the job carries it."""
     queue: str
     customer_id: str | None
     timeout: float | None
@@ -255,11 +254,11 @@ class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     items: int = 0
     """Items that earlier attempts have left."""
     token: str | None = None
-    """Who the worker is, if it registered by this claim."""
+    """The token of the worker, if it registered by this claim."""
 
 
 class NoJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="no_job"):
-    """There is nothing for it now."""
+    """There is nothing for the worker now."""
 
     retry_after: float
     """Seconds after which it is worth another try."""
@@ -267,17 +266,17 @@ class NoJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 
 class JobAvailable(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_available"):
-    """There may be a job for it: it should claim."""
+    """There may be a job for the worker: it should claim."""
 
     queues: tuple[str, ...]
 
 
 class JobAccepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_accepted"):
-    """The job is in its hands."""
+    """The worker has the job."""
 
     job_id: UUID
     start_by: datetime | None
-    """Until when it must start, or say that it prepares; null: it has started."""
+    """Until when it must start, or report that it prepares; null: it has started."""
 
 
 class JobStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_started"):
@@ -289,7 +288,7 @@ class JobStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class ProgressAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="progress_acknowledged"):
-    """It is on record."""
+    """The progress is on record."""
 
     job_id: UUID
     cancel: bool
@@ -316,7 +315,7 @@ class ItemsAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="ty
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="step_result"):
-    """What a step came to."""
+    """The result of a step."""
 
     job_id: UUID
     name: str
@@ -333,7 +332,7 @@ class ChildSubmitted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
     child_id: UUID
     status: Status
     duplicate: bool
-    """It was there before."""
+    """Whether it existed before."""
 
 
 class JobCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_completed"):
@@ -353,7 +352,7 @@ class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class JobSnoozed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_snoozed"):
-    """It waits for its time."""
+    """The job waits for its time."""
 
     job_id: UUID
     status: Status
@@ -361,14 +360,14 @@ class JobSnoozed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
 
 class JobReleased(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_released"):
-    """It is in line again."""
+    """The job is queued again."""
 
     job_id: UUID
     status: Status
 
 
 class HeartbeatAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat_acknowledged"):
-    """The store knows that it lives."""
+    """The store knows that the worker lives."""
 
     next_heartbeat_expected: datetime
     cancel: tuple[UUID, ...]
@@ -380,14 +379,14 @@ class HeartbeatAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field
 
 
 class CancelJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="cancel_job"):
-    """It must stop a job, and say how that ended."""
+    """The worker must stop a job, and report how that ended."""
 
     job_id: UUID
     reason: Literal["cancelled", "timeout", "lost"]
 
 
 class StaleJob(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="stale_job"):
-    """The job is no longer its own: it must drop it."""
+    """The job is no longer the worker's: it must drop it."""
 
     job_id: UUID
     detail: str

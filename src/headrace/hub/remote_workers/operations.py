@@ -1,18 +1,17 @@
-"""The table of what workers say: operations over HTTP, messages of a socket, scopes and tests are made from it."""
+"""The table of messages of workers: operations over HTTP, messages of a socket, scopes and tests are made from it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from headrace.http.problems import Problem
 from headrace.hub.remote_workers import entries, finish, progress, registration
-from headrace.hub.remote_workers import messages as said
 from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.peers import Peer
 from headrace.hub.server.operation import Bounded, Operation, OperationReply, OperationRequest
@@ -22,23 +21,33 @@ __all__ = ["OPERATIONS", "WORK", "WorkMessage"]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkMessage:
-    """One message of workers: what it is called, what it holds, what it is answered with, and what does it."""
+    """One message of workers: its name, its fields, its reply, and the function that serves it."""
 
     summary: str
     bounded: Bounded = "leased"
     do: Callable[[Peer, Any], Awaitable[msgspec.Struct]]
-    takes: type[msgspec.Struct]
-    gives: Any
+    """Its annotations are the types of the message and of its reply."""
     example: Mapping[str, Any]
     answered: Mapping[str, Any]
     refuses: tuple[int, ...] = (404, 409)
     waits: bool = False
-    """It may take long: who leaves meanwhile is noticed."""
+    """It may take long: a client that leaves meanwhile is noticed."""
 
     @property
     def name(self) -> str:
-        """What a socket and a path call it: the name of what does it."""
+        """Its name in a socket and in a path: that of the function."""
         return str(getattr(self.do, "__name__", ""))
+
+    @property
+    def takes(self) -> type[msgspec.Struct]:
+        """The type of the message."""
+        kind: type[msgspec.Struct] = get_type_hints(self.do)["given"]
+        return kind
+
+    @property
+    def gives(self) -> Any:
+        """The type of the reply."""
+        return get_type_hints(self.do)["return"]
 
 
 _ID = "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"
@@ -59,8 +68,6 @@ WORK: tuple[WorkMessage, ...] = (
         summary="Make a worker known, or know it again by its token",
         bounded="offered",
         do=registration.register_worker,
-        takes=said.RegisterWorker,
-        gives=said.WorkerRegistered,
         example={"worker_id": "worker-gpu-01", "capabilities": _CAN, "max_concurrent_jobs": 2},
         answered={
             "type": "worker_registered",
@@ -76,8 +83,6 @@ WORK: tuple[WorkMessage, ...] = (
         summary="Ask for a job, and wait for one if asked to",
         bounded="offered",
         do=registration.claim_job,
-        takes=said.ClaimJob,
-        gives=said.JobAssigned | said.NoJob,
         example={
             "worker_id": "worker-gpu-01",
             "capabilities": _CAN,
@@ -105,32 +110,24 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Take a job that was assigned",
         do=progress.accept_job,
-        takes=said.AcceptJob,
-        gives=said.JobAccepted,
         example=_OF_JOB,
         answered={"type": "job_accepted", "job_id": _ID, "start_by": _AT},
     ),
     WorkMessage(
         summary="Take a job, and have 30 s more to start it",
         do=progress.prepare_job,
-        takes=said.PrepareJob,
-        gives=said.JobAccepted,
         example=_OF_JOB,
         answered={"type": "job_accepted", "job_id": _ID, "start_by": _AT},
     ),
     WorkMessage(
         summary="Say that the work begins",
         do=progress.start_job,
-        takes=said.StartJob,
-        gives=said.JobStarted,
         example=_OF_JOB,
         answered={"type": "job_started", "job_id": _ID, "attempt": 1, "timeout_at": _AT},
     ),
     WorkMessage(
         summary="Say how far a job is, and hear whether it must stop",
         do=progress.update_job_progress,
-        takes=said.UpdateJobProgress,
-        gives=said.ProgressAcknowledged,
         example={
             **_OF_JOB,
             "status": "in_progress",
@@ -145,16 +142,12 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Add lines to the log of a job",
         do=entries.job_log,
-        takes=said.JobLog,
-        gives=said.LogAcknowledged,
         example={**_OF_JOB, "first": 1, "lines": [{"level": "INFO", "message": "model loaded"}]},
         answered={"type": "log_acknowledged", "job_id": _ID, "next": 2, "dropped": 0},
     ),
     WorkMessage(
         summary="Add items to the stream of a job",
         do=entries.job_items,
-        takes=said.JobItems,
-        gives=said.ItemsAcknowledged,
         example={**_OF_JOB, "first": 1, "items": [{"image": "1.png"}, {"image": "2.png"}]},
         answered={"type": "items_acknowledged", "job_id": _ID, "next": 3},
         refuses=(404, 409, 422),
@@ -162,8 +155,6 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Ask what a durable step came to, or keep it",
         do=entries.job_step,
-        takes=said.JobStep,
-        gives=said.StepResult,
         example={**_OF_JOB, "name": "download", "result": {"file": "model.bin"}},
         answered={
             "type": "step_result",
@@ -177,8 +168,6 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Submit a child of a job",
         do=entries.submit_child,
-        takes=said.SubmitChild,
-        gives=said.ChildSubmitted,
         example={**_OF_JOB, "child": {"task": "resize", "payload": {"image": "cat.png"}}, "number": 0},
         answered={
             "type": "child_submitted",
@@ -192,8 +181,6 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Complete a job",
         do=finish.complete_job,
-        takes=said.CompleteJob,
-        gives=said.JobCompleted,
         example={**_OF_JOB, "result": {"success": True, "output_files": ["image.png"]}, "processing_time": 67.5},
         answered={"type": "job_completed", "job_id": _ID, "status": "completed"},
         refuses=(404, 409, 422),
@@ -201,8 +188,6 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Say that a job failed, and whether it is worth another attempt",
         do=finish.fail_job,
-        takes=said.FailJob,
-        gives=said.JobFailed,
         example={
             **_OF_JOB,
             "error": "Service connection timeout",
@@ -215,16 +200,12 @@ WORK: tuple[WorkMessage, ...] = (
     WorkMessage(
         summary="Have a job wait, uncharged",
         do=finish.snooze_job,
-        takes=said.SnoozeJob,
-        gives=said.JobSnoozed,
         example={**_OF_JOB, "delay": 60},
         answered={"type": "job_snoozed", "job_id": _ID, "status": "scheduled", "available_at": _AT},
     ),
     WorkMessage(
         summary="Give a job back, uncharged",
         do=finish.release_job,
-        takes=said.ReleaseJob,
-        gives=said.JobReleased,
         example=_OF_JOB,
         answered={"type": "job_released", "job_id": _ID, "status": "queued"},
     ),
@@ -232,8 +213,6 @@ WORK: tuple[WorkMessage, ...] = (
         summary="Show that a worker lives, and hear what it must stop",
         bounded="offered",
         do=registration.heartbeat,
-        takes=said.Heartbeat,
-        gives=said.HeartbeatAcknowledged,
         example={"token": _TOKEN, "held": [_ID], "load": 0.3},
         answered={
             "type": "heartbeat_acknowledged",
@@ -245,7 +224,7 @@ WORK: tuple[WorkMessage, ...] = (
         refuses=(409, 410),
     ),
 )
-"""All that a worker may say: over a socket in a message of this name, over HTTP to a path of this name."""
+"""All messages of workers: over a socket in a message of this name, over HTTP to a path of this name."""
 
 
 def _operation(message: WorkMessage) -> Operation:
@@ -266,7 +245,7 @@ def _operation(message: WorkMessage) -> Operation:
 
 
 async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
-    """A message that came as a request."""
+    """Serve a message that came as a request."""
     peer = Peer(ask.hub, ask.caller)
     forget: Callable[[], None] | None = None
     leaving: asyncio.Task[None] | None = None

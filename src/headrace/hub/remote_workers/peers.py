@@ -1,4 +1,4 @@
-"""Who a message comes from: a worker at the other end of a socket, or whoever sent a request."""
+"""The sender of a message: a worker at the other end of a socket, or the client of a request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.core.defaults import MAX_SOCKET_WORKERS
 from headrace.http.problems import Fault, Problem, id_of
 from headrace.hub.auth.caller import Caller
 from headrace.hub.remote_workers.claims import WaitingClaim
-from headrace.hub.remote_workers.held_job import LeaseLost
+from headrace.hub.remote_workers.held_job import HeldJob, LeaseLost
 from headrace.hub.remote_workers.messages import JobAssigned, OfJob
 from headrace.hub.remote_workers.remote_worker import RemoteWorker
 
@@ -26,14 +26,14 @@ __all__ = ["Peer", "SocketPeer"]
 
 
 class Peer:
-    """Whoever sent a request: known by what the request carries, and by nothing else."""
+    """The client of a request: known by what the request carries, and by nothing else."""
 
     def __init__(self, hub: Hub, caller: Caller) -> None:
         self.hub, self.caller = hub, caller
         self.gone = False
-        """Whether nobody is there any more to hear an answer."""
+        """Whether the client is gone, so that no reply reaches it."""
         self.joining = asyncio.Lock()
-        """Had while it is being found out who a worker is: of messages that come right after another, one registers."""
+        """Held while the worker of a message is identified: of several messages at once, one registers."""
         self._waiting: set[WaitingClaim] = set()
 
     @property
@@ -43,7 +43,7 @@ class Peer:
 
     @contextmanager
     def waiting(self, claim: WaitingClaim) -> Iterator[None]:
-        """While a claim waits for its answer, for as long as somebody is there to hear it."""
+        """Withdraw the claim if the client leaves while it waits."""
         self._waiting.add(claim)
         try:
             if self.gone:
@@ -53,7 +53,7 @@ class Peer:
             self._waiting.discard(claim)
 
     def leave(self) -> None:
-        """Nobody is there any more."""
+        """Note that the client is gone, and withdraw its claims."""
         self.gone = True
         for claim in list(self._waiting):
             self.fleet.claims.withdraw(claim)
@@ -63,18 +63,18 @@ class Peer:
         self.fleet.beats.hear(worker)
 
     def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
-        """The worker that registered here before, by its name; None: it must say who it is."""
+        """Return the worker that registered here before, by its name; None: the message must identify it."""
         return None
 
     def joined(self, worker: RemoteWorker) -> RemoteWorker | None:
-        """A worker has registered, or is known again; the one whose place it takes."""
+        """Note that a worker has registered, or is known again; return the one that it replaces."""
         return None
 
     async def lease(self, given: OfJob) -> JobLease:
-        """The lease by which a message speaks of a job.
+        """Return the lease of the job that a message is about.
 
         :raises Problem: 400, it has none; 409, it is none of this key
-        :raises Stale: no worker at this socket has the job
+        :raises LeaseLost: no worker at this socket has the job
         """
         if given.lease is UNSET:
             return self.leased(given)
@@ -87,8 +87,12 @@ class Peer:
             raise Problem(409, "lease", "The lease does not count", detail, faults=[Fault("job_id", detail)])
         return lease
 
+    async def held(self, given: OfJob) -> HeldJob:
+        """Return the job that a message is about; raises like ``lease``."""
+        return (await self.fleet.holding(self, await self.lease(given)))[1]
+
     async def undelivered(self, answer: Any) -> None:
-        """Give a job back of which the worker cannot be told."""
+        """Release a job that could not be sent to the worker."""
         if isinstance(answer, JobAssigned):
             lease = await self.fleet.signing.read_lease(self.caller.key, answer.lease)
             with suppress(LeaseLost):
@@ -96,30 +100,30 @@ class Peer:
                     await self.fleet.give_back(*await self.fleet.holding(self, lease))
 
     def leased(self, given: OfJob) -> JobLease:
-        """The lease of a message that carries none; raises like ``lease``."""
+        """Return the lease for a message that carries none; raises like ``lease``."""
         detail = "say by which lease you have the job: the one of its job_assigned"
         raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("lease", detail)])
 
 
 class SocketPeer(Peer):
-    """The other end of a socket. The workers that registered over it need say no more who they are."""
+    """The other end of a socket. The workers that registered over it need not identify themselves again."""
 
     def __init__(self, hub: Hub, caller: Caller, push: Any) -> None:
         super().__init__(hub, caller)
         self.workers: dict[str, RemoteWorker] = {}
         self.push = push
-        """Sends a message of its own accord."""
+        """Sends a message that is no reply."""
         self._cut_off: bool | None = None
-        """Whether it was without a goodbye that it closed; None: it is open."""
+        """Whether it closed without a close frame; None: it is open."""
 
     def worker(self, worker_id: str | UnsetType) -> RemoteWorker | None:
-        """The worker of this name; of one that is the only one, the name may be left out."""
+        """Return the worker of this name; the name of an only one may be left out."""
         if worker_id is UNSET:
             return next(iter(self.workers.values())) if len(self.workers) == 1 else None
         return self.workers.get(worker_id)
 
     def joined(self, worker: RemoteWorker) -> RemoteWorker | None:
-        """Talk to this worker over this socket from now on; the one of this name to which it talked before."""
+        """Use this socket for this worker from now on; return the worker of this name that used it before."""
         name = worker.name or ""
         if name not in self.workers and len(self.workers) >= MAX_SOCKET_WORKERS:
             detail = f"a socket may have {MAX_SOCKET_WORKERS} workers: open another one"
@@ -131,14 +135,14 @@ class SocketPeer(Peer):
             return None
         worker.attach(self)
         for held in worker.held.values():
-            held.told_to_stop = False
+            held.stop_sent = False
         if before is None or before is worker:
             return None
         before.detach(self)
         return before
 
     def leased(self, given: OfJob) -> JobLease:
-        """The lease of a job that was given to a worker at this socket, by the id of the job."""
+        """Return the lease of a job that was given to a worker at this socket, by the id of the job."""
         if given.job_id is UNSET:
             return super().leased(given)
         id = id_of(given.job_id)
@@ -153,7 +157,7 @@ class SocketPeer(Peer):
         return any(worker.held or worker.given for worker in self.workers.values())
 
     def close(self, cut_off: bool) -> None:
-        """It is gone; ``cut_off``: without a goodbye, of which the workers at its end may have died."""
+        """Close it; ``cut_off``: without a close frame, so that its workers may have died."""
         self.leave()
         self._cut_off = cut_off
         for worker in self.workers.values():
@@ -161,7 +165,6 @@ class SocketPeer(Peer):
                 self.fleet.parting.near(worker)
 
     def hears(self, worker: RemoteWorker) -> None:
-        """Note a sign of life of this worker, unless it died meanwhile: what a socket brought before its end tells of
-        nothing that came after it."""
+        """Note a sign of life of this worker, unless the socket has closed: it proves nothing about the time after."""
         if not self.gone:
             super().hears(worker)

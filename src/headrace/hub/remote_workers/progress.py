@@ -1,4 +1,4 @@
-"""What workers say of their jobs while they have them: accepting, preparing, starting, how far they are."""
+"""Messages of workers about their jobs while they hold them: accepting, preparing, starting, progress."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.execution import accept, prepare
 from headrace.core.status import Status
 from headrace.core.validation import checked_moment
-from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.messages import (
     AcceptJob,
     JobAccepted,
     JobStarted,
-    OfJob,
     PrepareJob,
     ProgressAcknowledged,
     StartJob,
@@ -27,13 +25,9 @@ from headrace.hub.remote_workers.peers import Peer
 __all__ = ["accept_job", "prepare_job", "progress_of", "start_job", "update_job_progress"]
 
 
-async def _held(peer: Peer, given: OfJob) -> HeldJob:
-    return (await peer.fleet.holding(peer, await peer.lease(given)))[1]
-
-
 async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
-    """Take a job that was offered; one that was taken before is answered alike."""
-    held = await _held(peer, given)
+    """Take an offered job; a repeat gets the same reply."""
+    held = await peer.held(given)
     rules = held.writer.engine.rules
 
     def decide(job: Job, now: datetime) -> Change | None:
@@ -44,7 +38,7 @@ async def accept_job(peer: Peer, given: AcceptJob) -> JobAccepted:
 
 async def prepare_job(peer: Peer, given: PrepareJob) -> JobAccepted:
     """Take a job, and have more time to start it."""
-    held = await _held(peer, given)
+    held = await peer.held(given)
     rules = held.writer.engine.rules
     return _accepted(await held.write(lambda job, now: prepare(job, now, rules)))
 
@@ -54,24 +48,24 @@ def _accepted(job: Job) -> JobAccepted:
 
 
 async def start_job(peer: Peer, given: StartJob) -> JobStarted:
-    """Have the start on record."""
-    held = await _held(peer, given)
+    """Record the start."""
+    held = await peer.held(given)
     async with held.lock:
         job = await held.started()
     return JobStarted(job_id=job.id, attempt=job.attempt, timeout_at=job.timeout_at)
 
 
 async def update_job_progress(peer: Peer, given: UpdateJobProgress) -> ProgressAcknowledged:
-    """Have it on record how far the job is, and say whether it must stop."""
+    """Record the progress of the job, and return whether it must stop."""
     report = progress_of(given)
-    held = await _held(peer, given)
+    held = await peer.held(given)
     await held.report(report)
     why = held.must_stop
     return ProgressAcknowledged(job_id=held.job.id, cancel=why is not None, reason=why)
 
 
 def progress_of(given: UpdateJobProgress) -> Progress:
-    """The report in a message, checked as that of a handler is.
+    """Return the report in a message, checked like that of a handler.
 
     :raises ConfigError: the details are too large, or have a number that is
     """

@@ -1,4 +1,4 @@
-"""What workers say of themselves: registering, claiming, heartbeats; and a job as it is offered to one."""
+"""Messages of workers about themselves: registering, claiming, heartbeats; and the message that offers a job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["assigned", "claim_job", "heartbeat", "register_worker"]
 
 
 async def assigned(peer: Peer, worker: RemoteWorker, held: HeldJob, token: str | None) -> JobAssigned:
-    """What a worker is told of a job that it was given."""
+    """Return the message that offers a job to its worker."""
     fleet, job = peer.fleet, held.job
     items = 0
     if job.attempt:
@@ -59,7 +59,7 @@ async def assigned(peer: Peer, worker: RemoteWorker, held: HeldJob, token: str |
 
 
 async def register_worker(peer: Peer, given: RegisterWorker) -> WorkerRegistered:
-    """Make a worker known, or know it again by its token."""
+    """Register a worker, or know it again by its token."""
     checked_name(given.worker_id, "worker_id")
     async with peer.joining:
         if given.token is not UNSET:
@@ -101,7 +101,7 @@ def _or_none(names: tuple[str, ...] | UnsetType) -> tuple[str, ...] | None:
 
 
 async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
-    """Offer a worker a job, or say that there is none, at once or when it has waited long enough."""
+    """Offer a worker a job, or reply that there is none, at once or when it has waited long enough."""
     checked_name(given.worker_id, "worker_id")
     fleet, implied = peer.fleet, False
     async with peer.joining:
@@ -118,19 +118,19 @@ async def claim_job(peer: Peer, given: ClaimJob) -> JobAssigned | NoJob:
     try:
         held = await _waited(peer, worker, given)
         if held is None:
-            if implied and worker.line is None:
+            if implied and worker.link is None:
                 await fleet.retire(worker)
                 token = None
-            # Who has waited as long as it liked may wait again at once: so there is always a claim of it.
+            # A worker that has waited to the end may claim again at once: so it always has a claim.
             waited = given.wait > 0 and not worker.full and not fleet.draining.is_set()
             return NoJob(retry_after=0.0 if waited else fleet.claims.retry_after(worker), token=token)
         return await assigned(peer, worker, held, token)
     except BaseException as error:
-        if isinstance(error, Problem) and error.status == 410 and given.token is UNSET and worker.line is not None:
+        if isinstance(error, Problem) and error.status == 410 and given.token is UNSET and worker.link is not None:
             return await claim_job(peer, given)  # over its socket, a claim registers it anew
         if held is not None:
             await fleet.give_back(worker, held)
-        elif implied and worker.line is None:
+        elif implied and worker.link is None:
             await fleet.retire(worker)
         raise
 
@@ -154,7 +154,7 @@ def _renew(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> None:
 
 
 async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> HeldJob | None:
-    """What the worker is given, while the client is there and the hub serves."""
+    """Return what the worker is given, while the client is there and the hub serves."""
     fleet = peer.fleet
     request = None if given.request is UNSET else given.request
     if worker.full:
@@ -178,7 +178,7 @@ async def _waited(peer: Peer, worker: RemoteWorker, given: ClaimJob) -> HeldJob 
 
 
 async def heartbeat(peer: Peer, given: Heartbeat) -> HeartbeatAcknowledged:
-    """Beat for a worker, and tell it what it must know."""
+    """Beat for a worker, and return which of its jobs it must stop."""
     fleet = peer.fleet
     if given.token is not UNSET:
         try:

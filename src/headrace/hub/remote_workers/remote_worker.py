@@ -19,19 +19,19 @@ from headrace.hub.remote_workers.held_job import HeldJob
 __all__ = ["RemoteWorker", "WorkerLink", "gone"]
 
 _MAX_REMEMBERED_REPLIES = 64
-"""Answers that are kept for messages that come again."""
+"""Maximum of replies that are kept for repeated messages."""
 
 
 class WorkerLink(Protocol):
-    """A connection over which a worker can be told something at any time."""
+    """A connection over which messages can be sent to a worker at any time."""
 
     def push(self, message: Any) -> None:
-        """Send this, as soon as the worker takes it."""
+        """Send this as soon as the worker takes it."""
         ...
 
 
 def gone() -> Problem:
-    """What a worker is answered that the store has declared dead, or does not know."""
+    """Return the reply to a worker that the store has declared dead, or does not know."""
     detail = "it was silent for too long, or is not known: register anew"
     return Problem(410, "worker-gone", "The worker counts as dead", detail)
 
@@ -48,33 +48,33 @@ class RemoteWorker:
         """What it last said of itself with a claim."""
         self.concurrency = 1
         self.held: dict[UUID, HeldJob] = {}
-        """What it was given here, or has spoken of here, as far as that is known."""
+        """The jobs that it was given here, or has sent messages about, as far as they are known."""
         self.given = 0
-        """Claims that are being answered: each may become a held job."""
+        """Claims without a reply: each may become a held job."""
         self.asked = set[int]()
         """The numbers of these. A held job that has one of them is counted with its claim."""
-        self._lines: list[WorkerLink] = []
+        self._links: list[WorkerLink] = []
         self.parted = False
-        """Whether its last connection was cut off, and nothing was heard of it here since; so it has none here."""
+        """Whether its last connection was cut off and nothing was heard of it here since; so it has none here."""
         self.voice = SoleVoice()
         self.beaten_at = now
         """When this hub last beat for it, or first knew it."""
         self.heard_at, self.heard = now, True
         """When it was last heard, and whether that was since the last beat."""
         self.named: tuple[UUID, ...] | None = None
-        """The jobs that it has, as it said last; None: it has not said."""
+        """The jobs that it has, by its last message; None: it has not said."""
         self.named_at = now
         self.state, self.load, self.done, self.failed = "running", 0.0, 0, 0
         self.claimed_at: datetime | None = None
         self.polled_at: datetime | None = None
         """When it was last given a job."""
         self.loaded: Loaded | None = None
-        """What it has loaded, as far as its last job tells."""
+        """What it has loaded, judging by its last job."""
         self.registered: Renewed | None = None
         """What it said of itself when it registered here; None: it did so elsewhere."""
         self._meter = Meter(now)
         self.leaving = False
-        """Whether somebody wishes that it leaves: it is given no more."""
+        """Whether it is to leave: it is given no more jobs."""
         self.buried = False
         """Whether the store has declared it dead."""
         self._answers: dict[tuple[UUID, int, str], Any] = {}
@@ -112,22 +112,22 @@ class RemoteWorker:
         return None if says == self.registered else says
 
     @property
-    def line(self) -> WorkerLink | None:
-        """The connection over which it is told things: of several, that over which it came last."""
-        return self._lines[-1] if self._lines else None
+    def link(self) -> WorkerLink | None:
+        """The connection for messages to it: of several, the newest."""
+        return self._links[-1] if self._links else None
 
-    def attach(self, line: WorkerLink) -> None:
-        """Tell it things over this connection from now on."""
-        self.detach(line)
-        self._lines.append(line)
+    def attach(self, link: WorkerLink) -> None:
+        """Send messages to it over this connection from now on."""
+        self.detach(link)
+        self._links.append(link)
         self.parted = False
 
-    def detach(self, line: WorkerLink) -> bool:
-        """Know this connection no longer; whether it was one of its own, and the last."""
-        if line not in self._lines:
+    def detach(self, link: WorkerLink) -> bool:
+        """Forget this connection; return whether it was one of its own, and the last."""
+        if link not in self._links:
             return False
-        self._lines.remove(line)
-        return not self._lines
+        self._links.remove(link)
+        return not self._links
 
     def hear(self, now: float) -> None:
         """Note a sign of life."""
@@ -137,7 +137,7 @@ class RemoteWorker:
     def full(self) -> bool:
         """Whether it has as many jobs as it may have; none more, if it is to leave."""
         count = len(self.held) + self.given
-        if count >= self.concurrency and self.asked:  # the store may have been quicker than the answer
+        if count >= self.concurrency and self.asked:  # the store may have been quicker than the reply
             unstarted = (one.job for one in self.held.values() if one.job.status is not Status.RUNNING)
             count -= sum(job.claim in self.asked for job in unstarted)
         return self.leaving or count >= self.concurrency
@@ -147,7 +147,7 @@ class RemoteWorker:
         self._meter.note(len(self.held), self.concurrency, now)
 
     def used(self, now: float) -> Utilisation:
-        """How much of it is used, as far as it is known here; its memory is known to itself alone."""
+        """Return how much of it is used, as far as it is known here; only the worker itself knows its memory."""
         return self._meter.measured(now, failed=self.failed, claimed_at=self.claimed_at, polled_at=self.polled_at)
 
     def gave_up(self, job: UUID, epoch: int) -> None:
@@ -157,20 +157,20 @@ class RemoteWorker:
         self._over[job] = epoch
 
     def has_given_up(self, job: UUID, epoch: int) -> bool:
-        """Whether it is known here that it no longer holds the job, although a look that began earlier says so."""
+        """Return whether it is known here that it no longer holds the job, although an earlier read says so."""
         return self._over.get(job, -1) >= epoch
 
     def epoch_of(self, job: UUID) -> int | None:
-        """The epoch at which it holds, or last held, a job; None: that is not known here."""
+        """Return the epoch at which it holds, or last held, a job; None: that is not known here."""
         held = self.held.get(job)
         return self._over.get(job) if held is None else held.epoch
 
     def answered(self, held: HeldJob, message: str, answer: Any) -> None:
-        """Keep an answer for a message that comes again."""
+        """Keep a reply for a message that may be repeated."""
         while len(self._answers) >= _MAX_REMEMBERED_REPLIES:
             del self._answers[next(iter(self._answers))]
         self._answers[held.job.id, held.epoch, message] = answer
 
     def answer_to(self, job: UUID, epoch: int, message: str) -> Any:
-        """What this message was answered with before; None: it is not known here."""
+        """Return the earlier reply to this message; None: it is not known here."""
         return self._answers.get((job, epoch, message))

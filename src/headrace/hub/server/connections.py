@@ -1,5 +1,4 @@
-"""Connections that slow clients cannot keep busy: timeouts for heads that do not come, and for readers that do not
-read."""
+"""Connections that slow clients cannot keep busy: timeouts for heads that do not come, and for unread replies."""
 
 from __future__ import annotations
 

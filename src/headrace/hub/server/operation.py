@@ -16,7 +16,7 @@ from headrace.hub.auth.caller import Caller
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest"]
+__all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest", "operations_of"]
 
 Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "offered", "leased", "nothing", "operator"]
 """How a customer's key is limited to what belongs to that customer.
@@ -65,7 +65,7 @@ class Operation:
     """In Starlette's form, ``/api/jobs/{id}``."""
     summary: str
     scope: Scope | None
-    """None: everybody, even without a key."""
+    """None: no key is needed."""
     bounded: Bounded = "operator"
     do: Do
     query: type[msgspec.Struct] | None = None
@@ -87,15 +87,33 @@ class Operation:
     gives: Mapping[int, Any] = field(default_factory=dict)
     """Its successful replies: status → the type of the document (None: no body; a string: another media type)."""
     refuses: tuple[int, ...] = ()
-    """The statuses of problems that only some operations reply with: 404, 409, 410, 422. Every operation has the
-    others."""
+    """The statuses of problems that only some operations have: 404, 409, 410, 422. Every operation has the others."""
     example: Any = None
     """A valid body."""
     answered: Any = None
     """The reply to the example."""
     path_examples: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
-    """It may take long: a stream, or a wait."""
+    """It may take long: it streams or waits."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))
+
+
+def operations_of(
+    path: str, path_examples: Mapping[str, Any], given: Any, answered: Any, **defaults: Any
+) -> Callable[..., Operation]:
+    """Return a function that makes the operations on one thing; by default they reply with ``given``.
+
+    ``path``: of the thing; ``answered``: an example of ``given``; ``defaults``: of other fields. A DELETE has no
+    document in its reply.
+    """
+
+    def operation(route: str, summary: str, scope: Scope, do: Do, **fields: Any) -> Operation:
+        """``route``: the method and the rest of the path, as in ``POST /pause``; ``fields``: others of an operation."""
+        method, _, rest = route.partition(" ")
+        reply = {"gives": {204: None}} if method == "DELETE" else {"gives": {200: given}, "answered": answered}
+        said = {"method": method, "path": path + rest, "summary": summary, "scope": scope, "do": do}
+        return Operation(**defaults | {"path_examples": path_examples} | said | reply | fields)
+
+    return operation

@@ -86,8 +86,7 @@ class Delivery:
         return status
 
     async def _note(self, id: str, noting: Callable[[], Awaitable[object]]) -> None:
-        """Store the outcome, which decides nothing: a message that was taken is not sent again, a refusal has its
-        reason.
+        """Store the outcome, which decides nothing: a taken message is not sent again, a refusal has its reason.
 
         One at a time: many failures at once would contend for the same record.
         """
@@ -111,9 +110,9 @@ class Delivery:
         return webhook
 
     async def _withdraw(self, job: Job) -> NoReturn:
-        """End a delivery that nobody wants for now: cancelled, not failed, for nothing is broken."""
+        """End a delivery to a webhook that is off: cancelled, not failed, for nothing is broken."""
         await self._app.jobs.handle(job.id).cancel(by=OFF)
-        await asyncio.Event().wait()  # until the worker is told, and stops it
+        await asyncio.Event().wait()  # until the worker learns of it and stops this
         raise AssertionError("nobody sets it")
 
     async def _send(self, webhook: Webhook, name: str, message: dict[str, Any]) -> int:
