@@ -7,9 +7,6 @@ take this way must be unknown to the ordinary verb.
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,25 +19,10 @@ from headrace.errors import NotOpen, Unstorable
 
 __all__ = ["Directly"]
 
-Test = Callable[..., Coroutine[Any, Any, None]]
-
-
-def able(test: Test) -> Test:
-    """Skip the test for an engine without the role."""
-
-    @functools.wraps(test)
-    async def run(self: Part, lab: Lab, **given: Any) -> None:
-        if lab.engine.direct is not None:
-            await test(self, lab, **given)
-
-    return run
-
 
 async def offer(lab: Lab, job: Job) -> Inserted | None:
     """Offer the job on a thread without a loop."""
-    direct = lab.engine.direct
-    assert direct is not None
-    return await asyncio.to_thread(direct.insert, job, lab.now)
+    return await asyncio.to_thread(lab.direct.insert, job, lab.now)
 
 
 async def store(lab: Lab, job: Job) -> InsertAnswer:
@@ -51,7 +33,6 @@ async def store(lab: Lab, job: Job) -> InsertAnswer:
 class Directly(Part):
     """What ``Direct.insert`` promises."""
 
-    @able
     async def test_what_it_stores_is_as_any_other(self, lab: Lab) -> None:
         given = [
             lab.job(),
@@ -67,7 +48,6 @@ class Directly(Part):
             assert await lab.get(like) == answer.job
         assert (await lab.engine.records.ledger()).accepted == 8
 
-    @able
     async def test_workers_get_it_in_its_turn(self, lab: Lab) -> None:
         first, *rest = [lab.job() for _ in range(6)]
         await lab.insert(first)
@@ -77,7 +57,6 @@ class Directly(Part):
         assert [job.id for job in claimed] == [job.id for job in (first, *rest)]
         assert [job.seq for job in claimed] == sorted(job.seq for job in claimed)
 
-    @able
     async def test_a_job_that_is_stored_already_is_left_as_it_is(self, lab: Lab) -> None:
         job = await lab.put()
         (held,) = await lab.claim(await lab.worker())
@@ -85,7 +64,6 @@ class Directly(Part):
         assert await lab.get(job) == held
         assert (await lab.engine.records.ledger()).accepted == 1
 
-    @able
     async def test_what_needs_a_look_at_others_is_stored_by_the_ordinary_verb(self, lab: Lab) -> None:
         parent = await lab.put()
         key = await lab.put(dedup="k")
@@ -100,7 +78,6 @@ class Directly(Part):
             assert await lab.get(job) == answer.job
         assert (await lab.get(waiting)).status is Status.WAITING
 
-    @able
     async def test_a_job_that_went_far_elsewhere_is_kept_whole(self, lab: Lab) -> None:
         await lab.put()
         job = replace(lab.job(), status=Status.COMPLETED, result_text="1", finished_at=lab.now, rev=3)
@@ -108,7 +85,6 @@ class Directly(Part):
         assert isinstance(answer, Inserted)
         assert await lab.get(job) == replace(job, seq=answer.job.seq)
 
-    @able
     async def test_what_no_engine_keeps_is_refused(self, lab: Lab) -> None:
         await lab.put()
         bad = lab.job()
@@ -116,7 +92,6 @@ class Directly(Part):
             await store(lab, replace(bad, spec=replace(bad.spec, tags=("x\ud800",))))
         assert (await lab.engine.records.ledger()).accepted == 1
 
-    @able
     async def test_threads_and_lanes_at_once_store_each_job_once(self, lab: Lab) -> None:
         await lab.put()
         jobs = [lab.job() for _ in range(60)]
@@ -126,7 +101,6 @@ class Directly(Part):
         assert len({job.seq for job in stored if job is not None}) == 60
         assert (await lab.engine.records.ledger()).accepted == 61
 
-    @able
     async def test_a_session_that_is_closed_takes_nothing(self, lab: Lab) -> None:
         await lab.put()
         await lab.engine.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from uuid import UUID
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
@@ -51,12 +52,10 @@ class Documents(Part):
         assert second.rev > first.rev
         assert of(second.profiles)["a"] == of(first.profiles)["a"]
 
-    async def test_a_claim_tells_of_new_profiles_and_settings(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_claim_tells_of_new_profiles_and_settings(self, lab: Lab, worker: UUID) -> None:
 
         async def revs() -> tuple[int, int]:
-            claimed = await lab.ask(worker)
-            assert isinstance(claimed, Claimed)
+            claimed = await lab.claimed(worker)
             return claimed.profiles_rev, claimed.settings_rev
 
         before = await revs()
@@ -65,21 +64,19 @@ class Documents(Part):
         after = await revs()
         assert after[0] > before[0]
         assert after[0] == (await lab.engine.documents.profiles()).rev
-        written = await lab.engine.documents.put_setting("task:x", "1", 0)
-        assert written is not None
+        written = await lab.set("task:x", "1", 0)
         changed = await revs()
         assert changed[1] > after[1]
         await lab.engine.documents.put_setting("task:x", None, written.rev)
         assert (await revs())[1] > changed[1]
 
-    async def test_requirements_tell_jobs_of_one_task_apart(self, lab: Lab) -> None:
+    async def test_requirements_tell_jobs_of_one_task_apart(self, lab: Lab, worker: UUID) -> None:
         plain, special = await lab.put("a"), await lab.put("a", requires={"gpu": True})
-        worker = await lab.worker()
         assert {job.id for job in await lab.claim(worker)} == {plain.id, special.id}
         ids = {tuple(profile.requires): profile.id for profile in (await lab.engine.documents.profiles()).profiles}
         assert ids.keys() == {(), ("gpu",)}
 
-    async def test_a_profile_too_many_is_refused_until_one_is_free(self, lab: Lab) -> None:
+    async def test_a_profile_too_many_is_refused_until_one_is_free(self, lab: Lab, worker: UUID) -> None:
         for first in range(0, MAX_PROFILES, MAX_BATCH):
             jobs = await lab.put_all(*(lab.job("a", requires={"n": first + n}) for n in range(MAX_BATCH)))
         before, odd, after = await lab.insert(lab.job("a", requires={"n": 1}), lab.job("new"), lab.job("a"))
@@ -92,7 +89,6 @@ class Documents(Part):
         assert (await lab.engine.records.ledger()).accepted == MAX_PROFILES + 1
         ended = [await lab.cancel(job) for job in jobs[:2]]
         fresh = await lab.put("new")
-        worker = await lab.worker()
         assert [job.id for job in await lab.claim(worker, tasks=("new",))] == [fresh.id]
         for job in ended:  # its profile may have been collected meanwhile
             back = await lab.do(actions.retry(job, lab.now))
@@ -110,17 +106,14 @@ class Documents(Part):
     async def test_a_setting_is_written_read_and_deleted(self, lab: Lab) -> None:
         assert await lab.engine.documents.settings() == []
         text = '{"k": "' + STRANGE[:30].replace('"', "") + '"}'
-        written = await lab.engine.documents.put_setting("schedule:a b", text, 0)
-        assert written is not None
+        written = await lab.set("schedule:a b", text, 0)
         assert (written.key, written.value) == ("schedule:a b", text)
         assert written.rev > 0
         assert await lab.engine.documents.settings() == [written]
-        again = await lab.engine.documents.put_setting("schedule:a b", "2", written.rev)
-        assert again is not None
+        again = await lab.set("schedule:a b", "2", written.rev)
         assert again.rev > written.rev
         assert await lab.engine.documents.settings() == [again]
-        gone = await lab.engine.documents.put_setting("schedule:a b", None, again.rev)
-        assert gone is not None
+        gone = await lab.set("schedule:a b", None, again.rev)
         assert gone.key == "schedule:a b"
         assert await lab.engine.documents.settings() == []
 
@@ -141,12 +134,10 @@ class Documents(Part):
     async def test_who_expects_wrongly_writes_nothing(self, lab: Lab) -> None:
         assert await lab.engine.documents.put_setting("k", "1", 7) is None
         assert await lab.engine.documents.put_setting("k", None, 7) is None
-        first = await lab.engine.documents.put_setting("k", "1", 0)
-        assert first is not None
+        first = await lab.set("k", "1", 0)
         assert await lab.engine.documents.put_setting("k", "2", 0) is None
         assert await lab.engine.documents.put_setting("k", "2", first.rev + 1) is None
-        second = await lab.engine.documents.put_setting("k", "2", first.rev)
-        assert second is not None
+        second = await lab.set("k", "2", first.rev)
         assert await lab.engine.documents.put_setting("k", "3", first.rev) is None
         assert await lab.engine.documents.put_setting("k", None, first.rev) is None
         assert await lab.engine.documents.settings() == [Setting("k", "2", second.rev)]
@@ -154,8 +145,7 @@ class Documents(Part):
     async def test_a_rev_never_comes_again(self, lab: Lab) -> None:
         revs = []
         for _ in range(3):
-            written = await lab.engine.documents.put_setting("k", "1", 0)
-            assert written is not None
+            written = await lab.set("k", "1", 0)
             revs.append(written.rev)
             await lab.engine.documents.put_setting("k", None, written.rev)
         assert len(set(revs)) == 3
@@ -170,10 +160,8 @@ class Documents(Part):
     async def test_acts_on_settings_are_on_record(self, lab: Lab) -> None:
         documents = lab.engine.documents
         assert await documents.audit(10) == []
-        written = await documents.put_setting("queue:a", "1", 0, Event("set", lab.now, "ann", details={"n": ["ü"]}))
-        assert written is not None
-        same = await documents.put_setting("queue:a", "1", written.rev, Event("trigger", lab.later(1)))
-        assert same is not None
+        written = await lab.set("queue:a", "1", 0, Event("set", lab.now, "ann", details={"n": ["ü"]}))
+        same = await lab.set("queue:a", "1", written.rev, Event("trigger", lab.later(1)))
         assert await documents.put_setting("queue:a", "2", written.rev, Event("late", lab.now, "eve")) is None
         await documents.put_setting("queue:b", "1", 0)
         assert await documents.put_setting("queue:a", None, same.rev, Event("forget", lab.now, "bob")) is not None

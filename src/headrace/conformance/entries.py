@@ -67,8 +67,7 @@ class Entries(Part):
         for entry in each:
             assert await read(lab, job, entry.kind) == [entry]
 
-    async def test_jobs_are_apart(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_jobs_are_apart(self, lab: Lab, worker: UUID) -> None:
         one, two = await lab.running(worker, "one"), await lab.running(worker, "two")
         assert await keep(lab, of(two, *items(lab, 1, 2)), of(one, *items(lab, 1))) == ["kept", "kept"]
         assert await read(lab, one) == list(items(lab, 1))
@@ -96,8 +95,7 @@ class Entries(Part):
 
     # -- who may append
 
-    async def test_a_stranger_is_refused(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), await lab.worker()
+    async def test_a_stranger_is_refused(self, lab: Lab, worker: UUID, other: UUID) -> None:
         job, mine = await lab.running(worker), await lab.running(other, "mine")
         assert await keep(
             lab,
@@ -172,8 +170,7 @@ class Entries(Part):
         assert await newest((1, 3), 9) == [(2, 1)]
         assert await newest((2, 1), 9) == []
 
-    async def test_a_full_batch(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_full_batch(self, lab: Lab, worker: UUID) -> None:
         jobs = [await lab.running(worker, f"task {n}") for n in range(3)]
         whole = items(lab, *range(1, MAX_BATCH + 1))
         assert await keep(lab, *(of(job, *whole) for job in jobs)) == ["kept"] * 3
@@ -221,8 +218,7 @@ class Entries(Part):
 
     # -- deletion
 
-    async def test_they_go_with_their_job(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_they_go_with_their_job(self, lab: Lab, worker: UUID) -> None:
         gone, stays = await lab.running(worker, "gone"), await lab.running(worker, "stays")
         await keep(lab, of(gone, *items(lab, 1)), of(stays, *items(lab, 1)))
         await lab.finish(gone)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+import pytest
 from msgspec.structs import replace
 
-from headrace.core.attempt import Attempt, Completed, Ending, ErrorInfo, Failed
+from headrace.core.attempt import Attempt, Completed, Ending, ErrorInfo, Event, Failed
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
@@ -21,11 +23,22 @@ from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.sweep import sweep
 from headrace.core.matching.customers import Customers
 from headrace.core.status import Reason, Status
-from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, Transactions, WorkerInfo
+from headrace.engine import (
+    Claimed,
+    Dead,
+    Direct,
+    Engine,
+    InsertAnswer,
+    Inserted,
+    Overdue,
+    Setting,
+    Transactions,
+    WorkerInfo,
+)
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 
-__all__ = ["BEGIN", "OOPS", "Choices", "Lab", "Part"]
+__all__ = ["BEGIN", "OOPS", "Choices", "Lab", "Part", "opened"]
 
 T = TypeVar("T")
 
@@ -63,9 +76,26 @@ class Lab:
 
     @property
     def transactions(self) -> Transactions:
-        """The transactions of an engine that has them."""
-        assert self.engine.transactions is not None
-        return self.engine.transactions
+        """The transactions of the engine; one without them skips the test."""
+        return self.engine.transactions or pytest.skip("the engine has no transactions")
+
+    @property
+    def direct(self) -> Direct:
+        """The direct inserts of the engine; one without them skips the test."""
+        return self.engine.direct or pytest.skip("the engine has no direct inserts")
+
+    def sessions(self, n: int = 1) -> AbstractAsyncContextManager[tuple[Engine, ...]]:
+        """Open so many other sessions on the store."""
+        return opened(*(self.engine.another_session() for _ in range(n)))
+
+    async def set(self, key: str, value: str | None, expect: int | None = None, act: Event | None = None) -> Setting:
+        """Write a setting; without ``expect``: whatever it was."""
+        documents = self.engine.documents
+        if expect is None:
+            expect = next((one.rev for one in await documents.settings(key) if one.key == key), 0)
+        written = await documents.put_setting(key, value, expect, act)
+        assert written is not None
+        return written
 
     # -- inserting
 
@@ -144,9 +174,13 @@ class Lab:
 
     async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:
         """Return the jobs that a living worker gets."""
+        return list((await self.claimed(worker, n, **options)).jobs)
+
+    async def claimed(self, worker: UUID, n: int = 1000, **options: Any) -> Claimed:
+        """Return the reply to a claim of a living worker."""
         claimed = await self.ask(worker, n, **options)
         assert isinstance(claimed, Claimed), claimed
-        return list(claimed.jobs)
+        return claimed
 
     async def held(self, worker: UUID, task: str = "work", *, accept: bool = True, **options: Any) -> Job:
         """Return a new job held by this worker; its task must have no other queued job."""
@@ -268,6 +302,18 @@ class Lab:
         return [found.job for found in await self.engine.jobs.overdue(self.now)]
 
 
+@asynccontextmanager
+async def opened(*engines: Engine) -> AsyncIterator[tuple[Engine, ...]]:
+    """Open the engines; close them at the end."""
+    for engine in engines:
+        await engine.open()
+    try:
+        yield engines
+    finally:
+        for engine in engines:
+            await engine.close()
+
+
 class Choices:
     """Chooses at random, the same for the same seed."""
 
@@ -280,7 +326,8 @@ class Choices:
 
 
 class Part:
-    """A part of the suite. Its tests are coroutines that take a ``Lab``; pytest sees plain functions."""
+    """A part of the suite. Its tests are coroutines that take a ``Lab``, and new workers as parameters of type
+    ``UUID``; pytest sees plain functions."""
 
     durable: ClassVar[bool] = True
     """Whether another engine object on the same place finds the same store."""
@@ -303,22 +350,23 @@ class Part:
 
 
 def _plain(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Return the test as a function that any pytest can run: it opens the engine, runs the coroutine, closes the
-    engine."""
+    """Return the test as a function for any pytest: it opens the engine, runs the coroutine, closes the engine."""
 
     async def bench(self: Part, place: Path, given: dict[str, Any]) -> None:
         lab = self.lab(place)
         await lab.engine.open()
         try:
-            await test(self, lab, **given)
+            await test(self, lab, **given, **{name: await lab.worker() for name in workers})
         finally:
-            await lab.engine.close()
+            await lab.engine.close()  # the one that the test has by then
 
     def run(self: Part, tmp_path: Path, **given: Any) -> None:
         asyncio.run(bench(self, tmp_path, given))
 
     signature = inspect.signature(test)
-    own, _, *given = signature.parameters.values()
+    own, _, *others = signature.parameters.values()
+    workers = [parameter.name for parameter in others if parameter.annotation == "UUID"]
+    given = [parameter for parameter in others if parameter.name not in workers]
     place = inspect.Parameter("tmp_path", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Path)
     run.__signature__ = signature.replace(parameters=[own, place, *given])  # type: ignore[attr-defined]
     run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import BEGIN, Lab, Part
@@ -38,8 +39,7 @@ class Rolling(Part):
         assert await everything(lab) == []
         assert await lab.engine.rollups.roll(lab.now) == 0
 
-    async def test_what_is_handed_in_is_read_whole(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_is_handed_in_is_read_whole(self, lab: Lab, worker: UUID) -> None:
         first = row(lab.now, completed=2, failed=1, timed_out=3, lost=4, snoozed=5, released=6, cancelled=7, retried=8)
         rows = (first, row(lab.now, STRANGE, STRANGE, completed=1), row(lab.at(-60), completed=3))
         assert isinstance(await lab.engine.workers.beat(worker, Beat(report=1, finished=rows), lab.now), Alive)
@@ -49,8 +49,7 @@ class Rolling(Part):
         [known] = await lab.engine.workers.list()
         assert known.beat.finished == ()
 
-    async def test_a_beat_that_is_repeated_counts_once(self, lab: Lab) -> None:
-        one, two = await lab.worker(), await lab.worker()
+    async def test_a_beat_that_is_repeated_counts_once(self, lab: Lab, one: UUID, two: UUID) -> None:
         rows = (row(lab.now, completed=2),)
         for beat in (Beat(report=1, finished=rows), Beat(report=1, finished=rows), Beat(), Beat(report=1)):
             await lab.engine.workers.beat(one, beat, lab.now)
@@ -69,15 +68,13 @@ class Rolling(Part):
         assert await lab.engine.workers.beat(worker, beat, lab.now) == Dead()
         assert await everything(lab) == []
 
-    async def test_what_was_handed_in_stays_when_its_worker_is_gone(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_was_handed_in_stays_when_its_worker_is_gone(self, lab: Lab, worker: UUID) -> None:
         await lab.engine.workers.beat(worker, Beat(report=1, finished=(row(lab.now, completed=2),)), lab.now)
         await lab.engine.workers.retire(worker)
         assert await lab.engine.workers.list() == []
         assert [found.totals.completed for found in await everything(lab)] == [2]
 
-    async def test_one_task_or_queue_is_read_alone(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_one_task_or_queue_is_read_alone(self, lab: Lab, worker: UUID) -> None:
         rows = [row(lab.now, task, queue, completed=1) for task in ("a", "b") for queue in ("p", "q")]
         rows.append(row(lab.at(-300), "a", "p", completed=5))
         await lab.engine.workers.beat(worker, Beat(report=1, finished=tuple(rows)), lab.now)
@@ -129,9 +126,7 @@ class Rolling(Part):
 
     async def test_two_who_regroup_at_once_lose_nothing(self, lab: Lab) -> None:
         workers = [await lab.worker() for _ in range(4)]
-        other = lab.engine.another_session()
-        await other.open()
-        try:
+        async with lab.sessions() as [other]:
             for number in range(1, 6):
                 beats = {one: Beat(report=number, finished=(row(lab.now, completed=1),)) for one in workers}
                 await asyncio.gather(
@@ -139,12 +134,9 @@ class Rolling(Part):
                     lab.engine.rollups.roll(lab.now),
                     other.rollups.roll(lab.now),
                 )
-        finally:
-            await other.close()
         assert [found.totals.completed for found in await everything(lab)] == [20]
 
-    async def test_a_moment_has_no_more_than_so_many_series(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_moment_has_no_more_than_so_many_series(self, lab: Lab, worker: UUID) -> None:
         for number in (1, 2):
             rows = tuple(row(lab.now, f"task {number} {n}", completed=1) for n in range(MAX_STATS_SERIES - 10))
             await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)

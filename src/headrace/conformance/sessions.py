@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from headrace.conformance.lab import Lab, Part
+from headrace.conformance.lab import Lab, Part, opened
 from headrace.core.attempt import Completed
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import ClaimRequest
@@ -26,11 +26,8 @@ async def on_a_thread(engine: Engine, work: Callable[[Engine], Coroutine[Any, An
     """Open the session on the loop of another thread, do the work there, close it."""
 
     async def main() -> T:
-        await engine.open()
-        try:
+        async with opened(engine):
             return await work(engine)
-        finally:
-            await engine.close()
 
     return await asyncio.to_thread(lambda: asyncio.run(main()))
 
@@ -80,8 +77,7 @@ class Sessions(Part):
         passed = (last - first).total_seconds()
         assert again - answered - 0.5 <= passed <= after - asked + 0.5
 
-    async def test_a_closed_session_may_be_opened_again(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_closed_session_may_be_opened_again(self, lab: Lab, worker: UUID) -> None:
         job, waiting = await lab.running(worker, dedup="k"), await lab.put(delay=5)
         for _ in range(2):
             await lab.engine.close()
@@ -103,8 +99,7 @@ class Sessions(Part):
 
     # -- other sessions
 
-    async def test_another_session_sees_everything(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_another_session_sees_everything(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         setting = await lab.engine.documents.put_setting("queue:a", "{}", 0)
         token = await lab.engine.documents.lease("d", worker, 60, lab.now)

@@ -5,10 +5,10 @@ For engines that can do it (``Engine.transactions``); other engines skip these t
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -24,22 +24,9 @@ from headrace.errors import KeyReused, NotSupported
 
 __all__ = ["Transactional"]
 
-Test = Callable[..., Coroutine[Any, Any, None]]
-
 
 class Undone(Exception):
     """Rolls back the transaction of a test."""
-
-
-def able(test: Test) -> Test:
-    """Skip the test for an engine without transactions."""
-
-    @functools.wraps(test)
-    async def run(self: Part, lab: Lab, **given: Any) -> None:
-        if lab.engine.transactions is not None:
-            await test(self, lab, **given)
-
-    return run
 
 
 async def carry(lab: Lab, connection: Any, steps: Statements[Any]) -> Any:
@@ -74,15 +61,13 @@ def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
 class Transactional(Part):
     """What ``enlist``, ``inserting``, ``applying`` and ``transaction`` promise."""
 
-    @able
     async def test_an_unknown_connection_is_refused(self, lab: Lab) -> None:
         with pytest.raises(NotSupported, match="object"):
             lab.transactions.enlist(object())
 
     # -- inserting
 
-    @able
-    async def test_jobs_are_there_from_the_commit_on(self, lab: Lab) -> None:
+    async def test_jobs_are_there_from_the_commit_on(self, lab: Lab, worker: UUID) -> None:
         jobs = [lab.job(), lab.job("other", queue="q", requires={"gpu": True}, tags=("t",)), lab.job(delay=5)]
         async with lab.transactions.transaction() as connection:
             made = stored(await insert(lab, connection, *jobs))
@@ -91,12 +76,10 @@ class Transactional(Part):
         assert [await lab.get(job) for job in jobs] == made
         assert [job.id for job in made] == [job.id for job in jobs]
         assert (await lab.engine.records.ledger()).accepted == 3
-        worker = await lab.worker()
         assert {job.id for job in await lab.claim(worker)} == {jobs[0].id, jobs[1].id}
         later = await lab.put()
         assert later.seq not in {job.seq for job in made}
 
-    @able
     async def test_jobs_of_a_transaction_that_is_rolled_back_were_never_there(self, lab: Lab) -> None:
         job = lab.job(dedup="k", tags=("t",))
         with suppress(Undone):
@@ -109,7 +92,6 @@ class Transactional(Part):
         assert stored(await lab.insert(job))[0].id == job.id, "its key and its id are free"
         assert [taken.id for taken in await lab.claim(await lab.worker())] == [job.id]
 
-    @able
     async def test_several_inserts_of_one_transaction_come_in_order(self, lab: Lab) -> None:
         jobs = [lab.job(str(n)) for n in range(5)]
         async with lab.transactions.transaction() as connection:
@@ -117,7 +99,6 @@ class Transactional(Part):
         assert [await lab.get(job) for job in jobs] == made
         assert [job.id for job in await lab.claim(await lab.worker())] == [job.id for job in jobs]
 
-    @able
     async def test_a_key_that_is_held_fails_nothing(self, lab: Lab) -> None:
         holder = await lab.put(dedup="k")
         job, fresh, last = lab.job(dedup="k"), lab.job(dedup="l"), lab.job()
@@ -129,7 +110,6 @@ class Transactional(Part):
         assert await lab.gone(job)
         assert [one.id for one in (await lab.get(fresh), await lab.get(last))] == [fresh.id, last.id]
 
-    @able
     async def test_a_key_taken_in_the_same_transaction_is_held(self, lab: Lab) -> None:
         first, twin, second = lab.job(dedup="k"), lab.job(dedup="k"), lab.job(dedup="k")
         async with lab.transactions.transaction() as connection:
@@ -142,7 +122,6 @@ class Transactional(Part):
         assert await lab.gone(second)
         await lab.get(first)
 
-    @able
     async def test_a_request_makes_one_job_within_and_without(self, lab: Lab) -> None:
         [old] = await lab.put_all(lab.job(request_key="old", request_hash="1"))
         first, other = (lab.job(request_key="new", request_hash=one) for one in "12")
@@ -161,20 +140,16 @@ class Transactional(Part):
                 raise Undone
         stored(await lab.insert(lab.job(request_key="undone", request_hash="2")))
 
-    @able
     async def test_a_queue_that_was_set_by_customer_since_is_no_obstacle(self, lab: Lab) -> None:
         await lab.put(customer="a")
-        other = lab.engine.another_session()
-        await other.open()
-        assert await other.documents.put_setting("queue:default", '{"by_customer":true}', 0) is not None
-        await other.close()
+        async with lab.sessions() as [other]:
+            assert await other.documents.put_setting("queue:default", '{"by_customer":true}', 0) is not None
         async with lab.transactions.transaction() as connection:
             [job] = stored(await insert(lab, connection, lab.job(customer="a")))
         ask: dict[str, Any] = {"queues": ("default",), "customers": Customers(allow=frozenset("a"))}
         assert [one.id for one in await lab.claim(await lab.worker(), **ask)] == [job.id]
 
-    @able
-    async def test_an_id_that_is_here_is_answered_with_the_job_as_it_stands(self, lab: Lab) -> None:
+    async def test_an_id_that_is_here_is_answered_alike_in_a_transaction(self, lab: Lab) -> None:
         job = lab.job()
         async with lab.transactions.transaction() as connection:
             stored(await insert(lab, connection, job))
@@ -186,7 +161,6 @@ class Transactional(Part):
 
     # -- applying
 
-    @able
     @pytest.mark.parametrize(
         "ending",
         [Completed('"r"'), Failed(error=OOPS), TimedOut(), Snoozed(5), Released()],
@@ -206,7 +180,6 @@ class Transactional(Part):
         assert [a.outcome for a in await lab.attempts(one)] == [a.outcome for a in await lab.attempts(other)]
         assert [a.started_at for a in await lab.attempts(one)] == [a.started_at for a in await lab.attempts(other)]
 
-    @able
     async def test_a_start_rides_along(self, lab: Lab) -> None:
         held = await lab.held(await lab.worker(), dedup="k")
         began = lab.now
@@ -219,7 +192,6 @@ class Transactional(Part):
         assert (attempt.outcome, attempt.started_at, attempt.number) == (Outcome.COMPLETED, began, 1)
         await lab.put(dedup="k")
 
-    @able
     async def test_a_change_that_is_rolled_back_was_never_made(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker(), dedup="k")
         change = lab.stamp(lab.end(job, Completed('"r"')))
@@ -234,7 +206,6 @@ class Transactional(Part):
         assert answer == Duplicated(job), "it holds its key as before"
         await lab.finish(job)
 
-    @able
     async def test_a_repeat_is_known_by_its_id(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
@@ -243,7 +214,6 @@ class Transactional(Part):
         assert await lab.engine.jobs.apply([change], lab.now) == [Applied(change.job)]
         assert len(await lab.attempts(job)) == 1
 
-    @able
     async def test_a_job_that_moved_is_a_conflict(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
@@ -254,14 +224,12 @@ class Transactional(Part):
             assert await apply(lab, connection, again) == Applied(again.job)
         assert (await lab.get(job)).status is Status.COMPLETED
 
-    @able
     async def test_a_report_of_progress_is_no_conflict(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
         await lab.apply(execution.progress(job, lab.now, Progress(50.0)))
         assert await alone(lab, change) == Applied(change.job)
 
-    @able
     async def test_a_job_that_has_another_owner_is_stale(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
@@ -271,7 +239,6 @@ class Transactional(Part):
         assert await lab.get(job) == taken
         assert [one.outcome for one in await lab.attempts(job)] == [Outcome.RELEASED]
 
-    @able
     async def test_a_job_that_is_gone_is_stale(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
@@ -280,7 +247,6 @@ class Transactional(Part):
         assert await lab.engine.jobs.delete({Status.COMPLETED: lab.at(1)}) == 1
         assert await alone(lab, change) == WasStale(None)
 
-    @able
     async def test_jobs_and_a_change_are_committed_together(self, lab: Lab) -> None:
         parent, child = await lab.running(await lab.worker()), lab.job("child")
         change = lab.stamp(lab.end(parent, Completed('"r"')))

@@ -54,8 +54,7 @@ class Workers(Part):
         await lab.engine.workers.register(info, lab.now)
         assert await lab.engine.workers.list() == [WorkerRow(info, Beat(), 0, lab.now, True, 0)]
 
-    async def test_how_much_of_it_is_used_comes_back_as_it_was_told(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_how_much_of_it_is_used_comes_back_as_it_was_told(self, lab: Lab, worker: UUID) -> None:
         use = Utilisation(
             busy_share=0.25, busy_share_ever=1.0, failed=2, claimed_at=lab.at(-5), polled_at=lab.at(-1), memory=2**40
         )
@@ -81,8 +80,7 @@ class Workers(Part):
         await lab.worker(queues=(), started_at=lab.at(1))
         assert [row.info.queues for row in await lab.engine.workers.list()] == [None, ()]
 
-    async def test_registering_again_changes_nothing(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_registering_again_changes_nothing(self, lab: Lab, worker: UUID) -> None:
         [row] = await lab.engine.workers.list()
         await beat(lab, worker)
         lab.later(5)
@@ -90,8 +88,7 @@ class Workers(Part):
         [again] = await lab.engine.workers.list()
         assert (again.beats, again.beat_at, again.alive) == (1, lab.at(-5), True)
 
-    async def test_registering_does_not_raise_the_dead(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_registering_does_not_raise_the_dead(self, lab: Lab, worker: UUID) -> None:
         [row] = await lab.engine.workers.list()
         await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
@@ -109,8 +106,7 @@ class Workers(Part):
 
     # -- beat
 
-    async def test_a_beat_raises_the_number_and_is_kept(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_beat_raises_the_number_and_is_kept(self, lab: Lab, worker: UUID) -> None:
         for number in (1, 2, 3):
             lab.later(1)
             assert (await beat(lab, worker)).beats == number
@@ -122,8 +118,7 @@ class Workers(Part):
         assert (row.beat.state, row.beat.busy, row.beat.buffered) == ("draining", 3, 2)
         assert (row.beat.stuck_threads, row.beat.done) == (1, 99)
 
-    async def test_a_beat_tells_revs(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_beat_tells_revs(self, lab: Lab, worker: UUID) -> None:
         before = await beat(lab, worker)
         await lab.put("some task")
         await lab.engine.documents.put_setting("queue:a", "{}", 0)
@@ -133,8 +128,7 @@ class Workers(Part):
         again = await beat(lab, worker)
         assert (again.profiles_rev, again.settings_rev) == (after.profiles_rev, after.settings_rev)
 
-    async def test_a_beat_tells_the_stores_time(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_beat_tells_the_stores_time(self, lab: Lab, worker: UUID) -> None:
         before = await lab.engine.time()
         answer = await lab.engine.workers.beat(worker, Beat(), lab.now)
         after = await lab.engine.time()
@@ -149,8 +143,7 @@ class Workers(Part):
         assert await lab.engine.workers.beat(lab.new_id(), Beat(), lab.now) == Dead()
         assert await lab.engine.workers.list() == []
 
-    async def test_requested_cancels_are_told_until_the_job_is_over(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), await lab.worker()
+    async def test_requested_cancels_are_told_until_the_job_is_over(self, lab: Lab, worker: UUID, other: UUID) -> None:
         one, two = await lab.running(worker, "one"), await lab.held(worker, "two")
         await lab.cancel(await lab.running(other, "three"))
         assert (await beat(lab, worker)).cancels == ()
@@ -161,8 +154,7 @@ class Workers(Part):
         await lab.finish(asked)
         assert (await beat(lab, worker)).cancels == (two.id,)
 
-    async def test_young_jobs_need_not_be_named(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_young_jobs_need_not_be_named(self, lab: Lab, worker: UUID) -> None:
         job = await lab.held(worker)
         lab.later(2 * lab.rules.beat - 0.000001)
         for _ in range(3):
@@ -170,8 +162,7 @@ class Workers(Part):
         lab.later(0.000001)
         assert (await beat(lab, worker)).unknown == (job,)
 
-    async def test_a_job_named_again_loses_its_count(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_job_named_again_loses_its_count(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, timeout=None)
         lab.later(2 * lab.rules.beat)
         for _ in range(3):
@@ -185,8 +176,7 @@ class Workers(Part):
         await beat(lab, worker, held=(job.id,))
         assert await lab.overdue() == []
 
-    async def test_a_change_of_the_job_keeps_the_count(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_change_of_the_job_keeps_the_count(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, timeout=None)
         lab.later(2 * lab.rules.beat)
         await beat(lab, worker)
@@ -194,8 +184,7 @@ class Workers(Part):
         await beat(lab, worker)
         assert await lab.overdue() == [asked]
 
-    async def test_naming_what_one_does_not_hold_does_nothing(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), await lab.worker()
+    async def test_naming_what_one_does_not_hold_does_nothing(self, lab: Lab, worker: UUID, other: UUID) -> None:
         foreign = await lab.running(other)
         answer = await beat(lab, worker, held=(foreign.id, lab.new_id()))
         assert (answer.unknown, answer.cancels) == ((), ())
@@ -242,8 +231,7 @@ class Workers(Part):
 
     # -- the end
 
-    async def test_burying_is_conditional_on_the_number_seen(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_burying_is_conditional_on_the_number_seen(self, lab: Lab, worker: UUID) -> None:
         assert not await lab.engine.workers.bury(worker, 1)
         await beat(lab, worker)
         assert not await lab.engine.workers.bury(worker, 0)
@@ -256,8 +244,7 @@ class Workers(Part):
         await lab.engine.workers.retire(lab.new_id())
         assert await lab.engine.workers.list() == []
 
-    async def test_the_dead_are_buried_once(self, lab: Lab) -> None:
-        worker, retired = await lab.worker(), await lab.worker()
+    async def test_the_dead_are_buried_once(self, lab: Lab, worker: UUID, retired: UUID) -> None:
         await lab.running(worker, "one")
         await lab.running(retired, "two")
         answers = await asyncio.gather(*(lab.engine.workers.bury(worker, 0) for _ in range(3)))
@@ -265,8 +252,7 @@ class Workers(Part):
         await lab.engine.workers.retire(retired)
         assert not await lab.engine.workers.bury(retired, 0)
 
-    async def test_the_duties_of_the_dead_are_free(self, lab: Lab) -> None:
-        dead, retired, other = await lab.worker(), await lab.worker(), await lab.worker()
+    async def test_the_duties_of_the_dead_are_free(self, lab: Lab, dead: UUID, retired: UUID, other: UUID) -> None:
         documents = lab.engine.documents
         for holder, name in ((dead, "a"), (dead, "b"), (retired, "c"), (other, "d")):
             assert await documents.lease(name, holder, 100, lab.now) is not None
@@ -290,34 +276,27 @@ class Workers(Part):
     # -- jobs held for a worker
 
     async def test_what_is_held_for_a_worker_is_let_go_of_with_its_session(self, lab: Lab) -> None:
-        workers, session, worker = lab.engine.workers, lab.engine.another_session(), lab.new_id()
-        await session.open()
-        attended = await session.workers.attend(worker)
-        assert await session.workers.attend(worker) == attended
-        info = WorkerInfo(id=worker, host="lab", pid=1, started_at=lab.now, concurrency=8)
-        proof = None if attended is None else attended.proof
-        await workers.register(replace(info, proof=proof), lab.now)
-        [row] = await workers.list()
-        assert row.proof == proof
-        assert (await workers.gone([row])).workers == frozenset()
-        await session.close()
+        workers, worker = lab.engine.workers, lab.new_id()
+        async with lab.sessions() as [session]:
+            attended = await session.workers.attend(worker)
+            assert await session.workers.attend(worker) == attended
+            proof = None if attended is None else attended.proof
+            await lab.worker(id=worker, proof=proof)
+            [row] = await workers.list()
+            assert row.proof == proof
+            assert (await workers.gone([row])).workers == frozenset()
         expected = frozenset() if attended is None or not attended.judged else frozenset({worker})
         for _ in range(2):
             await _comes_to(lab, row, expected)
 
     async def test_a_session_holds_for_one_worker(self, lab: Lab) -> None:
-        session, one, two = lab.engine.another_session(), lab.new_id(), lab.new_id()
-        await session.open()
-        try:
+        one, two = lab.new_id(), lab.new_id()
+        async with lab.sessions() as [session]:
             attended = [await session.workers.attend(worker) for worker in (one, two)]
             for worker, held in zip((one, two), attended, strict=True):
-                info = WorkerInfo(id=worker, host="lab", pid=1, started_at=lab.now, concurrency=8)
-                proof = None if held is None else held.proof
-                await lab.engine.workers.register(replace(info, proof=proof), lab.now)
+                await lab.worker(id=worker, proof=None if held is None else held.proof)
             rows = {row.info.id: row for row in await lab.engine.workers.list()}
             assert (await lab.engine.workers.gone([rows[two]])).workers == frozenset()
-        finally:
-            await session.close()
 
     async def test_nobody_is_gone_without_a_proof_that_can_be_judged_here(self, lab: Lab) -> None:
         await lab.worker()
@@ -333,15 +312,13 @@ class Workers(Part):
             await beat(lab, worker, proof=proof)
             assert [row.proof for row in await lab.engine.workers.list()] == [proof]
 
-    async def test_what_watchers_saw_is_on_record(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_watchers_saw_is_on_record(self, lab: Lab, worker: UUID) -> None:
         await beat(lab, worker)
         for seen in (Watched(1, 2, 8.5), Watched(1, 7, 20.25)):
             await lab.engine.workers.watched(worker, seen)
             assert [row.watched for row in await lab.engine.workers.list()] == [seen]
 
-    async def test_a_grace_is_on_record_until_the_next_beat(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_grace_is_on_record_until_the_next_beat(self, lab: Lab, worker: UUID) -> None:
         await beat(lab, worker)
         await lab.engine.workers.watched(worker, Watched(0, 0, 0.0, grace=5.0))
         assert [row.grace for row in await lab.engine.workers.list()] == [None], "it was heard of since"
@@ -351,8 +328,7 @@ class Workers(Part):
         assert [row.grace for row in await lab.engine.workers.list()] == [None]
         assert not await lab.engine.workers.bury(worker, 1)
 
-    async def test_what_was_seen_of_another_beat_is_not_put_on_record(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_was_seen_of_another_beat_is_not_put_on_record(self, lab: Lab, worker: UUID) -> None:
         await beat(lab, worker)
         await lab.engine.workers.watched(worker, Watched(0, 2, 8.5))
         await lab.engine.workers.watched(lab.new_id(), Watched(1, 2, 8.5))
@@ -379,15 +355,13 @@ class Workers(Part):
         await lab.finish(other)
         assert await lab.engine.workers.list() == []
 
-    async def test_a_worker_that_left_owns_nothing_and_is_forgotten(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_worker_that_left_owns_nothing_and_is_forgotten(self, lab: Lab, worker: UUID) -> None:
         await lab.engine.workers.retire(worker)
         assert await lab.engine.workers.beat(worker, Beat(), lab.now) == Dead()
         assert await lab.engine.workers.list() == []
         await lab.engine.workers.retire(worker)
 
-    async def test_what_is_held_is_counted(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_is_held_is_counted(self, lab: Lab, worker: UUID) -> None:
         held = [await lab.held(worker, f"t{n}") for n in range(3)]
         assert [row.holds for row in await lab.engine.workers.list()] == [3]
         await lab.finish(await lab.start(held[0]))

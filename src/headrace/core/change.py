@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from datetime import datetime
 from enum import StrEnum
+from operator import add
 from typing import ClassVar
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import astuple
 
 from headrace.core.attempt import Attempt, Event
 from headrace.core.codec.record import Record
@@ -75,12 +77,7 @@ class BatchTally(msgspec.Struct, Record, frozen=True):
 
     def plus(self, other: BatchTally) -> BatchTally:
         """The sum of both."""
-        return BatchTally(
-            self.total + other.total,
-            self.completed + other.completed,
-            self.failed + other.failed,
-            self.cancelled + other.cancelled,
-        )
+        return BatchTally(*map(add, astuple(self), astuple(other)))
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -80,5 +80,4 @@ class Append(msgspec.Struct, frozen=True):
 
 
 Kept = Literal["kept", "stale", "busy"]
-"""An engine's reply to an append: it is durable; the job has another owner, so drop it; an open transaction has locked
-the job, so try again."""
+"""An engine's reply to an append: it is durable; the job has another owner (drop it); it is locked (try again)."""

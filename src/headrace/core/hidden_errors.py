@@ -48,8 +48,7 @@ def hidden_error(error: ErrorInfo, id: object, attempt: object, *, meant: bool =
 
 
 def hidden_job(job: Job, *, meant: bool = False) -> Job:
-    """Return a job as a client sees it. Why a message was not delivered is written for its customer; the error in the
-    message is not."""
+    """Return a job as a client sees it: with why a message was not delivered, without the error in the message."""
     if job.task == TASK:
         return replace(job, payload_text=hidden_payload(job.payload_text.encode(errors="replace")).decode())
     return job if job.error is None else replace(job, error=hidden_error(job.error, job.id, job.attempt, meant=meant))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
 import msgspec
@@ -20,9 +20,6 @@ from headrace.core.status import ENDED, HELD, Reason, Status
 from headrace.core.validation import plain, plain_id
 from headrace.core.webhooks.target import Notified, Target
 from headrace.errors import ConfigError, shown
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "AfterWhen",

@@ -106,10 +106,7 @@ def _length(text: str, what: str, most: int) -> str:
 
 
 def checked_name(value: Any, what: str, most: int = MAX_NAME_CHARACTERS) -> str:
-    """Return a checked name, which people type and programs print.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return a checked name, which people type and programs print; :raises ConfigError: naming ``what``"""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         told = shown(value) if not isinstance(value, str) or len(value) <= MAX_NAME_CHARACTERS else f"{value[:40]!r} …"
         raise ConfigError(f"{what} must be text that is not empty, of printable characters, not {told}")
@@ -117,38 +114,30 @@ def checked_name(value: Any, what: str, most: int = MAX_NAME_CHARACTERS) -> str:
 
 
 def checked_key(value: Any, what: str) -> str:
-    """Return a checked key, which may be made of data.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return a checked key, which may be made of data; :raises ConfigError: naming ``what``"""
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{what} must be text that is not empty, not {shown(value)}")
-    _length(value, what, MAX_KEY_CHARACTERS)
-    if not is_text(value):
-        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
-    return plain(value)
+    return _storable(value, what, MAX_KEY_CHARACTERS)
+
+
+def _storable(text: str, what: str, most: int) -> str:
+    _length(text, what, most)
+    if not is_text(text):
+        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(text)} does")
+    return plain(text)
 
 
 def checked_note(value: Any, what: str) -> str | None:
-    """Return the checked name of an actor, or the note of an action; None: not given.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return a checked name of an actor, or note of an action; None: not given; :raises ConfigError: naming ``what``"""
     if value is None:
         return None
     if not isinstance(value, str):
         raise ConfigError(f"{what} must be text, not {shown(value)}")
-    _length(value, what, MAX_NOTE_CHARACTERS)
-    if not is_text(value):
-        raise ConfigError(f"{what} must not hold a NUL or half of a surrogate pair, as {shown(value)} does")
-    return plain(value)
+    return _storable(value, what, MAX_NOTE_CHARACTERS)
 
 
 def checked_tags(values: Iterable[Any], what: str) -> tuple[str, ...]:
-    """Return checked tags, each once.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return checked tags, each once; :raises ConfigError: naming ``what``"""
     tags = tuple(dict.fromkeys(checked_name(tag, f"each of {what}", MAX_TAG_CHARACTERS) for tag in values))
     if len(tags) > MAX_TAGS:
         raise ConfigError(f"{what} are at most {MAX_TAGS}, not {len(tags)}: what is only read belongs into metadata")
@@ -156,10 +145,7 @@ def checked_tags(values: Iterable[Any], what: str) -> tuple[str, ...]:
 
 
 def checked_document(text: str, what: str) -> str:
-    """Return checked JSON text that is stored beside a payload.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return checked JSON text that is stored beside a payload; :raises ConfigError: naming ``what``"""
     if (size := size_of(text)) > MAX_DOCUMENT_BYTES:
         raise ConfigError(
             f"{what} must be at most {MAX_DOCUMENT_BYTES} bytes as JSON, not {size}: keep a reference instead"
@@ -168,10 +154,7 @@ def checked_document(text: str, what: str) -> str:
 
 
 def checked_moment(value: Any, what: str) -> datetime | None:
-    """Return an aware moment in UTC; None: none was given.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return an aware moment in UTC; None: none was given; :raises ConfigError: naming ``what``"""
     if value is None:
         return None
     if not isinstance(value, datetime):
@@ -189,10 +172,7 @@ def checked_moment(value: Any, what: str) -> datetime | None:
 
 
 def whole(value: Any, what: str, least: int, most: int = MAX_COUNT) -> int:
-    """Return a whole number within bounds.
-
-    :raises ConfigError: naming ``what``
-    """
+    """Return a whole number within bounds; :raises ConfigError: naming ``what``"""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigError(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
     return int(value)

@@ -66,18 +66,15 @@ class Bus(Protocol):
         It never blocks and never fails, and is called from any thread. A closed session may drop the hint. The hint of
         an insert may have gone with its commit: see ``Jobs.insert``.
         """
-        ...
 
     def wanted(self, topic: Topic) -> bool:
         """Return whether there may be a listener for this topic. An engine that cannot know returns True."""
-        ...
 
     def listen(self, topics: frozenset[Topic], listener: Listener) -> Callable[[], None]:
         """Call ``listener`` on this session's loop for each hint of these topics; the returned function ends that.
 
         Listeners may be added before the session is opened, and stay when it is closed and opened again.
         """
-        ...
 
 
 class LocalBus:

@@ -27,7 +27,6 @@ class Entries(Protocol):
           on record before anything else of its attempt, and nothing is added to an attempt that is over.
         - ``busy``: a transaction that is still open has the job, and nothing was kept. The caller tries again.
         """
-        ...
 
     async def tail(
         self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
@@ -38,4 +37,3 @@ class Entries(Protocol):
         Nothing ever appears before a returned cursor, as long as the owner of the job appends in order: an append and
         the change that takes the job from its owner never overlap.
         """
-        ...

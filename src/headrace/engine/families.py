@@ -42,27 +42,22 @@ class Families(Protocol):
         abandoned. Those for which ``core.batch.is_over`` are given ``ended_at`` unless they have it, and are in every
         reply until they are settled.
         """
-        ...
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         """Return the batches of these ids, in order, with exact tallies; None for a missing one."""
-        ...
 
     async def find_batches(
         self, limit: int = 50, cursor: str | None = None, customer: str | None = None
     ) -> Page[Batch]:
         """Return all batches, or those of this customer, with exact tallies, the newest first (by creation, then id),
         paged by ``core.batch.newest_first``."""
-        ...
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
         """Change the batch by ``core.batch.sealed``; return whether it exists."""
-        ...
 
     async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
         """Change the batch by ``core.batch.cancelled`` and store ``Note.STOPPED`` for its jobs in the same commit;
         return the batch as it is then, None if it does not exist. No job is added to it after that."""
-        ...
 
     async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
         """Store the jobs that follow the end of the batch, and record that in the same commit: ``process_notes`` no
@@ -72,4 +67,3 @@ class Families(Protocol):
         duplicate is no refusal. Where one of them is refused, nothing is written, and the reply says why. A missing
         batch, or one that was settled before, stays as it is, and nothing is stored.
         """
-        ...

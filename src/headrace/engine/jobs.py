@@ -94,7 +94,6 @@ class Jobs(Protocol):
         may send the hint with the commit instead, so that other sessions receive it sooner; its bus then recognises the
         ``send`` that follows and delivers it to the listeners of its own session only.
         """
-        ...
 
     async def claim(self, worker: UUID, ask: ClaimRequest, request: int, now: datetime) -> Claimed | Dead:
         """Give a worker the first jobs, in order, that it may take.
@@ -132,7 +131,6 @@ class Jobs(Protocol):
         of them any more, the request is a claim like any other. So a claim waits for one under way with the same
         request, and then reads what that has given.
         """
-        ...
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """Apply each change, whole, if its rev and owner still hold; return verdicts in the same order.
@@ -178,12 +176,10 @@ class Jobs(Protocol):
         *Open transactions.* Where an open transaction of a user has locked the job, an engine need not wait for it: it
         may return ``Conflict`` with the job as it is, at the same rev, and the caller tries again later.
         """
-        ...
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         """Queue deferred jobs that are due, the longest due first, by ``core.lifecycle.claim.promoted``; return how
         many."""
-        ...
 
     async def realign(self, limit: int = MAX_BATCH) -> int:
         """Move queued jobs into the subqueues of their customers, or back into a common one, as their queues are set by
@@ -192,7 +188,6 @@ class Jobs(Protocol):
         This is for jobs that were queued before the setting was changed. It changes only their subqueue: neither their
         order nor their rev.
         """
-        ...
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
         """Return the jobs that the sweeper must check, with what it must know of their workers.
@@ -201,7 +196,6 @@ class Jobs(Protocol):
         beats did not name; and jobs without an owner with a passed ``act_by``. ``core.lifecycle.sweep`` and
         ``core.lifecycle.liveness`` decide what to do with them: this verb writes nothing.
         """
-        ...
 
     async def delete(
         self,
@@ -231,11 +225,9 @@ class Jobs(Protocol):
         key, where ``core.limits.selection.forgets`` is true. Settled batches that ended at or before the earliest of
         the moments are removed, too.
         """
-        ...
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         """Return the jobs of these ids, in order, as they are stored; None for a missing one."""
-        ...
 
 
 @runtime_checkable
@@ -255,7 +247,6 @@ class InsertsOne(Protocol):
         *It cannot be cancelled.* The write belongs to no task: the task that waits for the reply may be cancelled
         meanwhile.
         """
-        ...
 
 
 @runtime_checkable
@@ -267,7 +258,6 @@ class FindsChanged(Protocol):
 
         Progress keeps the rev. So a job that has reported some is always among them.
         """
-        ...
 
 
 class Direct(Protocol):
@@ -289,4 +279,3 @@ class Direct(Protocol):
 
         Errors are those of every verb. After ``Unavailable(outcome="unknown")`` ``Jobs.insert`` finds out.
         """
-        ...

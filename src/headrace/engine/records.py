@@ -30,11 +30,9 @@ class Records(Protocol):
 
         A page may have fewer than ``limit`` and still a cursor, if there is too much to search at once.
         """
-        ...
 
     async def count_matching(self, filter: Filter, now: datetime) -> int:
         """Return how many jobs ``core.query.matches``."""
-        ...
 
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
@@ -43,22 +41,18 @@ class Records(Protocol):
 
         With ``among`` the number of other ended jobs must not matter: pages request this repeatedly.
         """
-        ...
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         """Return how many jobs each queue has in each status, as seen now, with the first arrival of live ones; sorted.
 
         Without ``history``, completed and cancelled jobs are left out, and must not slow it down: it is called often.
         """
-        ...
 
     async def history(self, id: UUID) -> History:
         """Return the attempts and events of one job, oldest first; empty for a missing job."""
-        ...
 
     async def ledger(self) -> Ledger:
         """Return how many jobs were ever stored, and how they ended. ``unaccounted`` is 0 at every moment."""
-        ...
 
     async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         """Check one of ``core.stats.verification.BOOKS``, as of one moment, while others write.
@@ -67,11 +61,9 @@ class Records(Protocol):
         wrote past it. It may have to read every job. ``messages`` also reports what was left out with a change; it uses
         ``now``, as messages are pruned (``core.webhooks.messages.missing``), and without that finds nothing.
         """
-        ...
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         """Return how many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
-        ...
 
     async def position(
         self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
@@ -85,4 +77,3 @@ class Records(Protocol):
         first): then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of
         the first job that is not counted.
         """
-        ...

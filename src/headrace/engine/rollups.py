@@ -20,7 +20,6 @@ class Rollups(Protocol):
         self, since: datetime, until: datetime, task: str | None = None, queue: str | None = None
     ) -> list[Rollup]:
         """Return all rows for which ``core.stats.rollup.concerns`` is true, regrouped or as sent; as of one moment."""
-        ...
 
     async def roll(self, now: datetime, limit: int = MAX_ROLL) -> int:
         """Regroup up to about ``limit`` rows by ``core.stats.rollup.regrouped``, in one commit; return how many there
@@ -29,4 +28,3 @@ class Rollups(Protocol):
         New sums are added to the rows of their minutes, old minutes become hours, hours days, and what is too old is
         dropped. Two sessions may do so at once: the sum of all rows stays the same.
         """
-        ...

@@ -33,52 +33,42 @@ class Engine(Protocol):
     @property
     def jobs(self) -> Jobs:
         """The verbs that move jobs."""
-        ...
 
     @property
     def direct(self) -> Direct | None:
         """Inserts on the thread of the caller; None where the engine cannot."""
-        ...
 
     @property
     def records(self) -> Records:
         """Queries for jobs."""
-        ...
 
     @property
     def entries(self) -> Entries:
         """What runs add to their jobs."""
-        ...
 
     @property
     def families(self) -> Families:
         """Notes for other jobs, and batches."""
-        ...
 
     @property
     def rollups(self) -> Rollups:
         """What workers finished, added up."""
-        ...
 
     @property
     def workers(self) -> Workers:
         """Which workers are alive."""
-        ...
 
     @property
     def documents(self) -> Documents:
         """Settings, profiles and leases."""
-        ...
 
     @property
     def transactions(self) -> Transactions | None:
         """Writes within a transaction of the user; None where the store has none that a user could join."""
-        ...
 
     @property
     def bus(self) -> Bus:
         """Hints to other sessions; only speed depends on them."""
-        ...
 
     async def open(self) -> None:
         """Connect, and create the schema in an empty store.
@@ -87,35 +77,28 @@ class Engine(Protocol):
         :raises SchemaTooOld: the store must be migrated first, by command, or was made before the first release.
         :raises Unavailable: the store cannot be reached.
         """
-        ...
 
     async def close(self) -> None:
         """Finish what is under way and disconnect; a closed session may be opened again."""
-        ...
 
     async def exists(self) -> bool:
         """Return whether there is a store; if not, opening makes one. This makes nothing, and needs no open session."""
-        ...
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         """Bring the schema up to date, or (``plan``) only list what would be done; return the migrations' names."""
-        ...
 
     async def time(self) -> datetime | None:
         """Return the store's own time, as of this call: aware, in UTC. None: it has none but this machine's.
 
         Sessions derive from it the ``now`` of all other verbs. It is rarely called, and writes nothing.
         """
-        ...
 
     async def check(self, now: datetime) -> list[Check]:
         """Return the findings of a check of the store's own health: reachable, settings, versions, integrity, clock.
 
         Only here ``now`` is the time of this machine's clock.
         """
-        ...
 
     def another_session(self) -> Engine:
         """Make another session on the same store, for the event loop of another thread; its user opens and closes
         it."""
-        ...

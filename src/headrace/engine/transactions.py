@@ -72,15 +72,12 @@ class Enlisted(Protocol):
     @property
     def open(self) -> bool:
         """Return whether a transaction is open on it now, as far as the driver can tell."""
-        ...
 
     def run_blocking(self, statements: Statements[T]) -> T:
         """Run the statements here and now."""
-        ...
 
     async def run(self, statements: Statements[T]) -> T:
         """Run the statements."""
-        ...
 
 
 class Transactions(Protocol):
@@ -93,7 +90,6 @@ class Transactions(Protocol):
         :raises NotSupported: this kind of connection is unknown to the engine. :raises ConfigError: no transaction is
         open on it.
         """
-        ...
 
     async def inserting(
         self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
@@ -103,12 +99,10 @@ class Transactions(Protocol):
         A taken key fails nothing: the reply is ``Duplicated``. Hints about these jobs are sent with the commit, not
         before: the engine ensures that, since only it knows when the commit happens.
         """
-        ...
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         """Return ``Jobs.apply`` of one change of a worker, or of a submit on the holder of its key, for the user's
         connection. What must be durable before it (profiles of inserted jobs, the subqueue it moves to) already is."""
-        ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Return a connection of the engine's own, in a transaction that ends with the block: committed, or rolled back
@@ -116,4 +110,3 @@ class Transactions(Protocol):
 
         :raises Unavailable: with outcome ``unknown`` when the commit got no reply.
         """
-        ...

@@ -65,10 +65,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, type: Any) -> Any:
-    """Return the value of this type in msgpack.
-
-    :raises msgspec.ValidationError: it is none of this type
-    """
+    """Return the value of this type in msgpack; :raises msgspec.ValidationError: it is none of this type"""
     return _decoder(type).decode(data)
 
 

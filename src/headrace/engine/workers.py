@@ -226,7 +226,6 @@ class Workers(Protocol):
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         """Store the worker as known and alive, with beat number 0; a known one stays as it is, dead or alive."""
-        ...
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         """Raise the worker's beat number, store the beat, and reply what the worker should know, if it is alive.
@@ -239,14 +238,12 @@ class Workers(Protocol):
         Its report (``finished``) is stored for ``Rollups``, in the same commit, unless this worker has sent a report of
         this number or a higher one before.
         """
-        ...
 
     async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
         """Do ``beat`` for each of these workers, in one commit; return the reply to each.
 
         For a process that beats for others, as a hub does: one write, however many they are.
         """
-        ...
 
     async def attend(self, worker: UUID) -> Attended | None:
         """Hold something for this worker that is released when this process ends, however it ends; None: cannot.
@@ -255,18 +252,15 @@ class Workers(Protocol):
         meanwhile is held again, perhaps with another proof. What the session held for another worker it releases.
         Closing the session releases as well.
         """
-        ...
 
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
         """Return those of these workers for which nothing is held any more, as far as their proofs can be judged here.
 
         A worker without a proof, or with one of another machine or another run of the server, is not named.
         """
-        ...
 
     async def watched(self, worker: UUID, watched: Watched) -> None:
         """Record for how long the worker's beat was seen, if it is still that beat and the worker is alive."""
-        ...
 
     async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
         """Declare the living worker dead if its beat number is still this one; return whether it was. Its duties are
@@ -281,15 +275,12 @@ class Workers(Protocol):
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job
         names it, so that the sweeper finds its jobs.
         """
-        ...
 
     async def retire(self, worker: UUID) -> None:
         """Remove a worker that left in good order: dead at once, its duties free, forgotten when no job names it.
 
         For a holder of duties that is no worker, its duties are free as well.
         """
-        ...
 
     async def list(self) -> list[WorkerRow]:
         """Return every known worker, oldest first; forget the dead that no job names."""
-        ...

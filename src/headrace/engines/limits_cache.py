@@ -32,8 +32,7 @@ class LimitsCache:
 
 
 def readable_queue(document: str | None) -> QueueRule | None:
-    """Return the rule in a queue's setting; None if it cannot be read: then the stored rule of another version
-    stays."""
+    """Return the rule in a queue's setting; None: it cannot be read, and another version's stored rule stays."""
     try:
         return queue_rule(document)
     except (msgspec.MsgspecError, ValueError):

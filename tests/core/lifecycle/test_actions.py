@@ -9,6 +9,7 @@ from headrace.core.attempt import ErrorInfo, Event, Streak
 from headrace.core.change import KeyEffect
 from headrace.core.defaults import Retention
 from headrace.core.lifecycle import actions
+from headrace.core.lifecycle.retention import is_past
 from headrace.core.status import ENDED, LIVE, Outcome, Reason, Status
 from headrace.errors import TransitionRefused
 from tests.core.stand import NOW, OTHER, RULES, asked, at, running, stand, submitted
@@ -188,15 +189,15 @@ def test_a_job_expires_at_its_last_moment_unless_it_was_started() -> None:
 
 @pytest.mark.parametrize("status", sorted(LIVE))
 def test_live_jobs_are_kept_for_ever(status: Status) -> None:
-    assert not actions.prunable(stand(status), at(1e9), Retention(completed=0, failed=0, cancelled=0))
+    assert not is_past(stand(status), Retention(completed=0, failed=0, cancelled=0).cutoffs(at(1e9)), at(1e9))
 
 
 @pytest.mark.parametrize("status", sorted(ENDED))
 def test_ended_jobs_are_kept_for_their_retention(status: Status) -> None:
     job, retention = stand(status), Retention()
     days = 7 if status is Status.COMPLETED else 30
-    assert not actions.prunable(job, at(days * 86400 - 0.001), retention)
-    assert actions.prunable(job, at(days * 86400), retention)
+    assert not is_past(job, retention.cutoffs(at(days * 86400 - 0.001)), at(days * 86400 - 0.001))
+    assert is_past(job, retention.cutoffs(at(days * 86400)), at(days * 86400))
     assert retention.cutoffs(at(0))[status] == at(-days * 86400)
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from headrace.conformance.families.batches import Batched
 from headrace.conformance.families.children import GIVES_UP
-from headrace.conformance.lab import Lab
+from headrace.conformance.lab import Lab, opened
 from headrace.core.batch import Batch
 from headrace.core.change import BatchTally
 from headrace.core.job import Job
@@ -49,8 +49,7 @@ class Cancelling(Batched):
         assert isinstance(stored, Inserted)
         assert isinstance(again, Inserted)
         assert await lab.gone(late)
-        [found_again] = await lab.engine.families.batches([batch.id])
-        assert found_again == marked
+        assert await self.found(lab, batch) == marked
         assert (await lab.engine.records.ledger()).accepted == 4
 
     async def test_a_submit_that_is_repeated_finds_its_jobs_and_adds_none(self, lab: Lab) -> None:
@@ -144,9 +143,7 @@ class Cancelling(Batched):
         assert isinstance((await lab.insert(lab.job(batch=batch.id)))[0], Refused)
 
     async def test_no_job_comes_between_a_cancel_and_the_jobs_of_the_batch(self, lab: Lab) -> None:
-        other = lab.make() if self.durable else lab.engine.another_session()
-        await other.open()
-        try:
+        async with opened(lab.make() if self.durable else lab.engine.another_session()) as [other]:
             for n in range(10):
                 batch, first = await self.filled(lab, 3, sealed=False)
                 chunks = [[lab.job(f"t{n}", batch=batch.id) for _ in range(5)] for _ in range(4)]
@@ -161,8 +158,6 @@ class Cancelling(Batched):
                 assert await self.tally(lab, batch) == BatchTally(total, 0, 0, total)
                 page = await lab.engine.records.find(Filter(batch=batch.id), lab.now)
                 assert [job.status for job in page.items] == [Status.CANCELLED] * total
-        finally:
-            await other.close()
 
     async def test_a_job_hears_of_its_parent_although_its_cancelled_batch_is_gone(self, lab: Lab) -> None:
         """The batch is pruned after it was over, one of its jobs retried, and the batch cancelled once more."""

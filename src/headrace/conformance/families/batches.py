@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.families.children import GIVES_UP
-from headrace.conformance.lab import OOPS, Lab, Part
+from headrace.conformance.lab import OOPS, Lab, Part, opened
 from headrace.core.attempt import Completed, Failed
 from headrace.core.batch import Batch, BatchCallback
 from headrace.core.change import BatchTally
@@ -42,11 +43,15 @@ class Batched(Part):
         return batch, jobs
 
     @staticmethod
-    async def tally(lab: Lab, batch: Batch) -> BatchTally:
-        """Return its tally."""
+    async def found(lab: Lab, batch: Batch) -> Batch:
+        """Return the batch as it is stored."""
         [found] = await lab.engine.families.batches([batch.id])
         assert found is not None
-        return found.tally
+        return found
+
+    async def tally(self, lab: Lab, batch: Batch) -> BatchTally:
+        """Return its tally."""
+        return (await self.found(lab, batch)).tally
 
 
 class Batches(Batched):
@@ -99,8 +104,7 @@ class Batches(Batched):
         await lab.engine.jobs.insert(jobs[:2], lab.now, batch)
         another = lab.job(batch=batch.id)
         await lab.engine.jobs.insert([jobs[0], another], lab.now, replace(batch, sealed=False))
-        [found] = await lab.engine.families.batches([batch.id])
-        assert found == replace(batch, tally=BatchTally(4))
+        assert await self.found(lab, batch) == replace(batch, tally=BatchTally(4))
 
     async def test_a_duplicate_is_no_member(self, lab: Lab) -> None:
         await lab.put("a", dedup="k")
@@ -133,10 +137,9 @@ class Batches(Batched):
         assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
         assert await lab.engine.families.batches([batch.id]) == [None]
 
-    async def test_every_end_is_counted(self, lab: Lab) -> None:
+    async def test_every_end_is_counted(self, lab: Lab, worker: UUID) -> None:
         batch, jobs = await self.filled(lab, 6)
         other, _ = await self.filled(lab, 1, task="other")
-        worker = await lab.worker()
         running = [await lab.start(job) for job in await lab.claim(worker, 5, tasks=("work",))]
         await lab.apply(*(lab.end(job, Completed("1")) for job in running[:2]))
         await lab.apply(lab.end(running[2], GIVES_UP), lab.end(running[3], Failed(error=OOPS)))
@@ -157,9 +160,8 @@ class Batches(Batched):
         await lab.apply(*(lab.end(job, GIVES_UP, started_at=lab.now) for job in jobs))
         assert await self.tally(lab, batch) == BatchTally(2, 2)
 
-    async def test_what_is_done_to_ended_jobs_is_counted(self, lab: Lab) -> None:
+    async def test_what_is_done_to_ended_jobs_is_counted(self, lab: Lab, worker: UUID) -> None:
         batch, _ = await self.filled(lab, 3)
-        worker = await lab.worker()
         one, two, three = [await lab.start(job) for job in await lab.claim(worker)]
         failed = await lab.finish(one, GIVES_UP)
         failed_too = await lab.finish(two, GIVES_UP)
@@ -188,8 +190,7 @@ class Batches(Batched):
         assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
         await lab.engine.families.settle(batch.id, lab.now)
         assert (await lab.engine.families.process_notes(lab.now)).over == ()
-        [found] = await lab.engine.families.batches([batch.id])
-        assert found == replace(over, settled=True)
+        assert await self.found(lab, batch) == replace(over, settled=True)
         # Sealed again, or a job retried: it ends once.
         assert await lab.engine.families.seal(batch.id, lab.now)
         await lab.do(actions.retry(await lab.get(jobs[0]), lab.now))
@@ -200,8 +201,7 @@ class Batches(Batched):
     async def test_a_seal_that_is_dated_earlier_sets_no_moment_back(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 1, sealed=False)
         assert await lab.engine.families.seal(batch.id, lab.at(-5))
-        [found] = await lab.engine.families.batches([batch.id])
-        assert found is not None
+        found = await self.found(lab, batch)
         assert (found.sealed, found.touched_at) == (True, lab.now)
 
     async def test_an_empty_batch_is_over_at_once(self, lab: Lab) -> None:
@@ -215,20 +215,17 @@ class Batches(Batched):
         await lab.engine.jobs.insert([lab.job(batch=batch.id)], lab.now)
         lab.later(2)
         await lab.process_notes()
-        [found] = await lab.engine.families.batches([batch.id])
-        assert found is not None
+        found = await self.found(lab, batch)
         assert (found.sealed, found.abandoned) == (False, False)
         lab.later(lab.rules.batch_silence)
         await lab.process_notes()
-        [found] = await lab.engine.families.batches([batch.id])
-        assert found is not None
+        found = await self.found(lab, batch)
         assert (found.sealed, found.abandoned, found.tally) == (True, True, BatchTally(2))
 
     async def test_ends_at_the_same_moment_are_all_counted(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 40)
-        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.another_session()
-        await other.open()
-        try:
+        worker = await lab.worker()
+        async with opened(lab.make() if self.durable else lab.engine.another_session()) as [other]:
             jobs = await lab.claim(worker)
             changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs]
 
@@ -238,8 +235,6 @@ class Batches(Batched):
                     await engine.families.process_notes(lab.now)
 
             await asyncio.gather(finish(lab.engine, changes[:20]), finish(other, changes[20:]))
-        finally:
-            await other.close()
         assert await self.tally(lab, batch) == BatchTally(40, 40)
         assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.conformance.lab import OOPS, Lab, Part
+from headrace.conformance.lab import OOPS, Lab, Part, opened
 from headrace.core.attempt import Completed, Ending, Failed
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
@@ -44,8 +44,7 @@ class Children(Part):
         assert await found(parent=grandchild.id) == []
         assert await found(parent=root.id, status=frozenset({Status.FAILED})) == []
 
-    async def test_a_cancel_reaches_the_whole_subtree(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_cancel_reaches_the_whole_subtree(self, lab: Lab, worker: UUID) -> None:
         root = await lab.running(worker, "root")
         child = await lab.running(worker, "child", parent=root.id, root=root.id)
         sibling = await self.child(lab, root, "sibling")
@@ -66,8 +65,7 @@ class Children(Part):
         events = (await lab.engine.records.history(leaf.id)).events
         assert [event.verb for event in events] == ["cancel"]
 
-    async def test_a_cancel_reaches_the_descendants_of_children_that_have_ended(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_cancel_reaches_the_descendants_of_children_that_have_ended(self, lab: Lab, worker: UUID) -> None:
         root = await lab.running(worker, "root")
         branch = await lab.running(worker, "branch", parent=root.id, root=root.id)
         twig = await lab.running(worker, "twig", parent=branch.id, root=root.id)
@@ -81,8 +79,7 @@ class Children(Part):
         assert [await lab.get(job) for job in (done, failed)] == [done, failed]
         assert await lab.process_notes() == []
 
-    async def test_a_cancel_reaches_no_ancestor(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_cancel_reaches_no_ancestor(self, lab: Lab, worker: UUID) -> None:
         root = await lab.running(worker, "root")
         child = await lab.running(worker, "child", parent=root.id, root=root.id)
         leaf = await self.child(lab, child, "leaf")
@@ -91,8 +88,7 @@ class Children(Part):
         assert await lab.get(root) == root
         assert (await lab.get(leaf)).status is Status.CANCELLED
 
-    async def test_a_cancel_that_was_taken_back_before_it_was_told_reaches_nobody(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_cancel_that_was_taken_back_before_it_was_told_reaches_nobody(self, lab: Lab, worker: UUID) -> None:
         asked = await lab.running(worker, "root")
         before = await self.child(lab, asked, "before")
         ended = await lab.finish(await lab.cancel(asked), Failed(error=OOPS))
@@ -102,8 +98,7 @@ class Children(Part):
         assert await lab.process_notes() == []
         assert [await lab.get(child) for child in (before, after)] == [before, after]
 
-    async def test_a_cancel_reaches_a_thousand_descendants(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_cancel_reaches_a_thousand_descendants(self, lab: Lab, worker: UUID) -> None:
         root = await lab.running(worker, "root")
         middle = [await lab.running(worker, f"m{n}", parent=root.id, root=root.id) for n in range(10)]
         leaves = [lab.job("leaf", parent=middle[n % 10].id, root=root.id) for n in range(990)]
@@ -118,8 +113,7 @@ class Children(Part):
         statuses = [job.status for job in await lab.engine.jobs.get([leaf.id for leaf in leaves]) if job is not None]
         assert statuses == [Status.CANCELLED] * 990
 
-    async def test_only_a_cancel_reaches_the_children(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_only_a_cancel_reaches_the_children(self, lab: Lab, worker: UUID) -> None:
         endings: list[Ending] = [Completed("1"), GIVES_UP, Failed(error=OOPS)]
         for n, ending in enumerate(endings):
             parent = await lab.running(worker, f"p{n}")
@@ -144,9 +138,8 @@ class Children(Part):
         assert (await lab.engine.records.ledger()).accepted == 2
 
     async def test_no_child_comes_between_a_cancel_and_its_children(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.another_session()
-        await other.open()
-        try:
+        worker = await lab.worker()
+        async with opened(lab.make() if self.durable else lab.engine.another_session()) as [other]:
             for n in range(10):
                 parent = await lab.running(worker, f"p{n}")
                 children = [lab.job("child", parent=parent.id, root=parent.id) for _ in range(5)]
@@ -161,8 +154,6 @@ class Children(Part):
                         assert (await lab.get(child)).status is Status.CANCELLED
                     else:
                         assert isinstance(answer, Refused)
-        finally:
-            await other.close()
 
     @pytest.mark.parametrize("end", [Completed("1"), GIVES_UP, None])
     async def test_a_child_is_kept_while_its_parent_may_look_for_it(self, lab: Lab, end: Ending | None) -> None:
@@ -190,8 +181,7 @@ class Children(Part):
         gone = lab.job("gone")
         assert isinstance((await lab.insert(lab.job("child", parent=gone.id, root=gone.id)))[0], Inserted)
 
-    async def test_a_cancel_reaches_the_children_of_one_that_was_pruned_meanwhile(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_cancel_reaches_the_children_of_one_that_was_pruned_meanwhile(self, lab: Lab, worker: UUID) -> None:
         root, grown = await lab.running(worker, "root"), await lab.running(worker, "grown")
         child, other = await self.child(lab, root), await self.child(lab, grown)
         below = await self.child(lab, child)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from headrace.conformance.families.children import GIVES_UP
-from headrace.conformance.lab import Lab, Part
+from headrace.conformance.lab import Lab, Part, opened
 from headrace.core.attempt import Completed
 from headrace.core.change import Applied
 from headrace.core.job import Job
@@ -29,8 +30,7 @@ class Graphs(Part):
         """Return a job that waits for these."""
         return lab.job(task, waits=len(parents), after=tuple(job.id for job in parents), **spec)
 
-    async def test_a_job_waits_until_the_last_parent_completed(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_job_waits_until_the_last_parent_completed(self, lab: Lab, worker: UUID) -> None:
         one, two = await lab.running(worker, "a"), await lab.running(worker, "b")
         [child] = await lab.put_all(self.after(lab, one, two))
         assert child.status is Status.WAITING
@@ -47,16 +47,14 @@ class Graphs(Part):
         assert await lab.process_notes() == []
         assert [job.id for job in await lab.claim(worker)] == [child.id]
 
-    async def test_an_end_that_others_wait_for_is_noted(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_an_end_that_others_wait_for_is_noted(self, lab: Lab, worker: UUID) -> None:
         waited_for, alone = await lab.running(worker, "a"), await lab.running(worker, "b")
         await lab.put_all(self.after(lab, waited_for))
         await lab.process_notes()
         verdicts = await lab.apply(lab.end(waited_for, GIVES_UP), lab.end(alone, GIVES_UP))
         assert [isinstance(one, Applied) and one.noted for one in verdicts] == [True, False]
 
-    async def test_a_completion_that_others_wait_for_is_noted(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_completion_that_others_wait_for_is_noted(self, lab: Lab, worker: UUID) -> None:
         jobs = [await lab.running(worker, f"t{n}") for n in range(3)]
         await lab.put_all(self.after(lab, jobs[1]))
         verdicts = await lab.apply(*(lab.end(job, Completed("1")) for job in jobs))
@@ -69,12 +67,11 @@ class Graphs(Part):
         [change] = await lab.process_notes()
         assert (change.job.id, change.job.status) == (child.id, Status.QUEUED)
 
-    async def test_parents_may_come_with_the_child(self, lab: Lab) -> None:
+    async def test_parents_may_come_with_the_child(self, lab: Lab, worker: UUID) -> None:
         one, two = lab.job("a"), lab.job("b")
         child = self.after(lab, one, two)
         grandchild = self.after(lab, child, task="grandchild")
         await lab.put_all(one, two, child, grandchild)
-        worker = await lab.worker()
         assert {job.id for job in await lab.claim(worker)} == {one.id, two.id}
         for id in (one.id, two.id):
             await lab.finish(await lab.start(await lab.get(id)))
@@ -225,9 +222,8 @@ class Graphs(Part):
         assert {change.job.id for change in changes} == {job.id for job in children}
 
     async def test_two_parents_that_end_at_the_same_moment_release_the_child(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.another_session()
-        await other.open()
-        try:
+        worker = await lab.worker()
+        async with opened(lab.make() if self.durable else lab.engine.another_session()) as [other]:
             for n in range(10):
                 one, two = await lab.running(worker, f"a{n}"), await lab.running(worker, f"b{n}")
                 child = self.after(lab, one, two)
@@ -240,8 +236,6 @@ class Graphs(Part):
                 await asyncio.gather(finish(lab.engine, one), lab.insert(child), finish(other, two))
                 await lab.process_notes()
                 assert (await lab.get(child)).status is Status.QUEUED
-        finally:
-            await other.close()
 
     async def test_what_is_waited_for_is_not_pruned(self, lab: Lab) -> None:
         parent = await lab.stand(Status.COMPLETED, "a")
@@ -255,8 +249,7 @@ class Graphs(Part):
         assert await lab.engine.jobs.delete(before) == 2
         assert await lab.gone(parent)
 
-    async def test_jobs_that_are_waited_for_keep_no_other_from_being_pruned(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_jobs_that_are_waited_for_keep_no_other_from_being_pruned(self, lab: Lab, worker: UUID) -> None:
         live = await lab.running(worker, "live")
         parents = [await lab.finish(await lab.running(worker, f"parent{at}")) for at in range(7)]
         await lab.put_all(*(self.after(lab, parent, live) for parent in parents))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -46,8 +47,7 @@ class Acting(Part):
     # -- when
 
     @pytest.mark.parametrize("key", [None, "k"])
-    async def test_a_postponed_job_is_in_line_again_at_its_time(self, lab: Lab, key: str | None) -> None:
-        worker = await lab.worker()
+    async def test_a_postponed_job_is_in_line_again_at_its_time(self, lab: Lab, worker: UUID, key: str | None) -> None:
         job = await lab.put(concurrency_key=key)
         job = await lab.do(actions.postpone(job, lab.at(60), lab.now, by="ann"))
         assert (job.status, job.available_at) == (Status.SCHEDULED, lab.at(60))
@@ -57,8 +57,7 @@ class Acting(Part):
         assert (taken.id, taken.arrived_at) == (job.id, lab.now)
 
     @pytest.mark.parametrize("key", [None, "k"])
-    async def test_a_job_that_runs_now_is_in_line_at_once(self, lab: Lab, key: str | None) -> None:
-        worker = await lab.worker()
+    async def test_a_job_that_runs_now_is_in_line_at_once(self, lab: Lab, worker: UUID, key: str | None) -> None:
         later = await lab.put(concurrency_key=key, delay=60)
         failed = await lab.finish(await lab.running(worker, "fail", concurrency_key=key), Failed(error=OOPS))
         assert (failed.status, await lab.claim(worker)) == (Status.RETRYING, [])
@@ -93,8 +92,7 @@ class Acting(Part):
         [taken] = await lab.claim(worker, queues=("b",))
         assert (taken.id, taken.queue) == (job.id, "b")
 
-    async def test_it_keeps_its_arrival(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_it_keeps_its_arrival(self, lab: Lab, worker: UUID) -> None:
         first = await lab.put(queue="a")
         lab.later(1)
         second = await lab.put(queue="b")
@@ -112,8 +110,7 @@ class Acting(Part):
         assert [one.id for one in await lab.claim(await lab.worker(), queues=("a",))] == [job.id]
 
     @pytest.mark.parametrize("key", [None, "k"])
-    async def test_jobs_are_given_by_their_new_priorities(self, lab: Lab, key: str | None) -> None:
-        worker = await lab.worker()
+    async def test_jobs_are_given_by_their_new_priorities(self, lab: Lab, worker: UUID, key: str | None) -> None:
         jobs = await lab.put_all(*(lab.job(concurrency_key=key) for _ in range(5)))
         priorities = (10, 90, 50, 0, 100)
         for job, priority in zip(jobs, priorities, strict=True):
@@ -124,8 +121,7 @@ class Acting(Part):
         assert [job.priority for job in taken] == [100, 90, 50, 10, 0]
 
     @pytest.mark.parametrize("key", [None, "k"])
-    async def test_queue_and_priority_outlast_attempts(self, lab: Lab, key: str | None) -> None:
-        worker = await lab.worker()
+    async def test_queue_and_priority_outlast_attempts(self, lab: Lab, worker: UUID, key: str | None) -> None:
         job = await lab.put(queue="a", concurrency_key=key, retry=Retry(3, initial=0))
         job = await ranked(lab, await moved(lab, job, "b"), 70)
         for ending in (Released(), Snoozed(0), Failed(error=OOPS), Completed("1")):
@@ -135,8 +131,7 @@ class Acting(Part):
             assert (job.queue, job.priority, job.spec.queue, job.spec.priority) == ("b", 70, "a", 50)
             assert await lab.get(job) == job
 
-    async def test_a_start_that_rides_keeps_them_too(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_start_that_rides_keeps_them_too(self, lab: Lab, worker: UUID) -> None:
         await ranked(lab, await moved(lab, await lab.put(queue="a"), "b"), 70)
         [taken] = await lab.claim(worker)
         done = await lab.do(lab.end(taken, Completed("1"), started_at=lab.now))
@@ -144,8 +139,7 @@ class Acting(Part):
         again = await lab.do(actions.note_rerun(done, lab.new_id(), lab.now))
         assert (again.queue, again.result_text) == ("b", "1")
 
-    async def test_a_retried_job_stands_where_it_was_moved_to(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_retried_job_stands_where_it_was_moved_to(self, lab: Lab, worker: UUID) -> None:
         job = await ranked(lab, await moved(lab, await lab.put(queue="a", dedup="k"), "b"), 70)
         job = await lab.do(actions.retry(await lab.cancel(job), lab.now))
         other = await lab.put(queue="b", priority=60)
@@ -153,9 +147,8 @@ class Acting(Part):
 
     # -- keys and limits
 
-    async def test_the_first_of_a_key_leaves_its_line_to_the_next(self, lab: Lab) -> None:
+    async def test_the_first_of_a_key_leaves_its_line_to_the_next(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         first, second, _ = await fill(lab, 3, queue="a", concurrency_key="x")
         other = (await fill(lab, 1, queue="b", concurrency_key="x"))[0]
         lab.later(1)
@@ -172,9 +165,8 @@ class Acting(Part):
         [three] = await lab.claim(worker, queues=("b",))
         assert three.id == other.id
 
-    async def test_keys_take_turns_after_a_move(self, lab: Lab) -> None:
+    async def test_keys_take_turns_after_a_move(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         jobs = [
             *await fill(lab, 2, queue="a", concurrency_key="x"),
             *await fill(lab, 2, queue="a", concurrency_key="y"),
@@ -203,9 +195,8 @@ class Acting(Part):
         await free(lab, *held)
         assert {job.id for job in await lab.claim(worker, 60)} == {job.id for job in waiting}
 
-    async def test_the_limits_of_its_new_queue_hold(self, lab: Lab) -> None:
+    async def test_the_limits_of_its_new_queue_hold(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "queue:b", max_concurrency=1)
-        worker = await lab.worker()
         for job in await fill(lab, 3, queue="a"):
             await moved(lab, job, "b")
         [taken] = await lab.claim(worker)
@@ -215,9 +206,8 @@ class Acting(Part):
         await free(lab, taken)
         assert len(await lab.claim(worker)) == 1
 
-    async def test_a_paused_queue_keeps_what_was_moved_there(self, lab: Lab) -> None:
+    async def test_a_paused_queue_keeps_what_was_moved_there(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "queue:b", paused=True)
-        worker = await lab.worker()
         job = await moved(lab, await lab.put(queue="a"), "b")
         assert await lab.claim(worker) == []
         await moved(lab, job, "a")
@@ -305,8 +295,7 @@ class Acting(Part):
             await lab.do(actions.move(job, queue, lab.now))
         assert await lab.get(job) == job
 
-    async def test_preparing_renews_the_start(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_preparing_renews_the_start(self, lab: Lab, worker: UUID) -> None:
         job = await lab.held(worker, accept=False, timeout=100.0)
         for _ in range(3):
             lab.later(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -68,8 +69,7 @@ class Applying(Part):
             assert change.attempt.retry_at == (change.job.available_at if retried else None)
             assert await lab.attempts(job) == [change.attempt]
 
-    async def test_complete_keeps_result_and_attempt(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_complete_keeps_result_and_attempt(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         began = lab.now
         lab.later(3)
@@ -97,8 +97,7 @@ class Applying(Part):
         [attempt] = await lab.attempts(job)
         assert (attempt.number, attempt.started_at, attempt.finished_at) == (1, began, lab.now)
 
-    async def test_every_way_through_the_budget_is_on_record(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_every_way_through_the_budget_is_on_record(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, retry=Retry(4, backoff=[1], jitter=False), timeout=5)
         error = ErrorInfo("ValueError", "no", "trace", {"a": [1]})
         job = await lab.finish(job, Failed(error=error))
@@ -127,8 +126,7 @@ class Applying(Part):
         lab.later(1e6)
         assert await lab.claim(worker) == []
 
-    async def test_snoozes_fold_into_one_record(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_snoozes_fold_into_one_record(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         began = lab.now
         for _ in range(3):
@@ -143,8 +141,7 @@ class Applying(Part):
         assert (one.started_at, one.finished_at) == (began, ended)
         assert (job.attempt, job.charged) == (4, 0)
 
-    async def test_only_equal_neighbours_fold(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_only_equal_neighbours_fold(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, retry=Retry(5, backoff=[0], jitter=False))
         for ending in (Snoozed(0), Snoozed(0), Released(), Released(), Failed(error=OOPS), Snoozed(0), Completed()):
             job = await lab.finish(job, ending)
@@ -217,10 +214,9 @@ class Applying(Part):
         assert await lab.apply(report) == [WasStale(lost)]
         assert await lab.get(job) == lost
 
-    async def test_what_has_changed_is_found_without_reading_it(self, lab: Lab) -> None:
+    async def test_what_has_changed_is_found_without_reading_it(self, lab: Lab, worker: UUID) -> None:
         if not isinstance(lab.engine.jobs, FindsChanged):
             return  # an engine may omit it
-        worker = await lab.worker()
         silent, reported, started = [await lab.held(worker) for _ in range(3)]
         still, cancelled, unknown = await lab.put(delay=60), await lab.put(delay=60), lab.job()
         silent, reported = await lab.start(silent), await lab.start(reported)
@@ -269,8 +265,7 @@ class Applying(Part):
 
     # -- batches
 
-    async def test_a_full_batch_is_applied_each_by_itself(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_full_batch_is_applied_each_by_itself(self, lab: Lab, worker: UUID) -> None:
         await lab.put_all(*(lab.job() for _ in range(MAX_BATCH)))
         jobs = await lab.claim(worker, MAX_BATCH)
         gone, moved, lost = jobs[10], jobs[500], jobs[990]
@@ -295,8 +290,7 @@ class Applying(Part):
         assert await lab.get(job) == change.job
         assert len(await lab.attempts(job)) == 1
 
-    async def test_a_repeated_snooze_is_counted_once(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_repeated_snooze_is_counted_once(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         change = lab.stamp(lab.end(job, Snoozed(0)))
         await lab.engine.jobs.apply([change], lab.now)
@@ -338,8 +332,7 @@ class Applying(Part):
         assert await lab.engine.jobs.apply([second], lab.now) == [Conflict(first.job)]
         assert len((await lab.engine.records.history(job.id)).events) == 1
 
-    async def test_a_repeated_batch_applies_only_what_is_new(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_repeated_batch_applies_only_what_is_new(self, lab: Lab, worker: UUID) -> None:
         await lab.put_all(*(lab.job() for _ in range(6)))
         changes = [
             lab.stamp(lab.end(job, Completed(), started_at=lab.now + timedelta())) for job in await lab.claim(worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -23,9 +24,7 @@ __all__ = ["Claiming"]
 
 async def pause(lab: Lab, queue: str, document: str = '{"paused":true}') -> None:
     """Write a queue's document, whatever it was."""
-    here = await lab.engine.documents.settings(f"queue:{queue}")
-    revs = [setting.rev for setting in here if setting.key == f"queue:{queue}"]
-    assert await lab.engine.documents.put_setting(f"queue:{queue}", document, revs[0] if revs else 0) is not None
+    await lab.set(f"queue:{queue}", document)
 
 
 async def lose(lab: Lab, job: Job) -> Job:
@@ -37,8 +36,7 @@ class Claiming(Part):
     """What ``claim`` promises."""
 
     async def test_an_empty_store_gives_nothing(self, lab: Lab) -> None:
-        claimed = await lab.ask(await lab.worker())
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(await lab.worker())
         assert (claimed.jobs, claimed.next_due) == ((), None)
 
     async def test_a_claimed_job_is_in_the_workers_hands(self, lab: Lab) -> None:
@@ -68,9 +66,8 @@ class Claiming(Part):
         assert taken.epoch > job.epoch
         assert await lab.get(job) == taken
 
-    async def test_a_job_is_given_once(self, lab: Lab) -> None:
+    async def test_a_job_is_given_once(self, lab: Lab, one: UUID, two: UUID) -> None:
         jobs = await lab.put_all(*(lab.job() for _ in range(7)))
-        one, two = await lab.worker(), await lab.worker()
         given = [await lab.claim(worker, 3) for worker in (one, two, one)]
         assert [len(jobs) for jobs in given] == [3, 3, 1]
         assert [job.id for part in given for job in part] == [job.id for job in jobs]
@@ -109,8 +106,7 @@ class Claiming(Part):
         lab.later(15)
         assert [job.id for job in await lab.claim(await lab.worker())] == [early.id, middle.id, late.id]
 
-    async def test_what_is_released_or_lost_unstarted_keeps_its_place(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_is_released_or_lost_unstarted_keeps_its_place(self, lab: Lab, worker: UUID) -> None:
         one, two = await lab.put(), await lab.put()
         lab.later(1)
         [first] = await lab.claim(worker, 1)
@@ -121,15 +117,13 @@ class Claiming(Part):
         await lab.do(lab.end(await lab.start(first), Released()))
         assert [job.id for job in await lab.claim(worker)] == [one.id, two.id, third.id]
 
-    async def test_what_waited_for_its_time_arrives_when_due(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_waited_for_its_time_arrives_when_due(self, lab: Lab, worker: UUID) -> None:
         snoozed = await lab.finish(await lab.running(worker), Snoozed(10))
         lab.later(11)
         other = await lab.put()
         assert [job.id for job in await lab.claim(worker)] == [snoozed.id, other.id]
 
-    async def test_a_changed_queue_priority_rules_the_next_claim(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_changed_queue_priority_rules_the_next_claim(self, lab: Lab, worker: UUID) -> None:
         one, two = await lab.put_all(lab.job(queue="a"), lab.job(queue="b"))
         await lab.put_all(lab.job(queue="a"), lab.job(queue="b"))
         await pause(lab, "b", '{"priority":5}')
@@ -138,13 +132,12 @@ class Claiming(Part):
         assert [job.id for job in await lab.claim(worker, 1)] == [one.id]
 
     @pytest.mark.parametrize("seed", range(5))
-    async def test_the_result_is_what_the_core_picks(self, lab: Lab, seed: int) -> None:
+    async def test_the_result_is_what_the_core_picks(self, lab: Lab, worker: UUID, seed: int) -> None:
         choose = Choices(seed)
         queues = {"a": choose(-1, 0, 1), "b": choose(-1, 0, 1), "c": 0}
         for queue, priority in queues.items():
             await pause(lab, queue, f'{{"priority":{priority},"paused":{str(queue == "c").lower()}}}')
         here: dict[object, Job] = {}
-        worker = await lab.worker()
         for _ in range(8):
             for job in await lab.put_all(
                 *(
@@ -201,15 +194,13 @@ class Claiming(Part):
             wanted = [*(first if memory == 24 else ()), *(jobs[at] for at in may)]
             assert [job.id for job in answer.jobs] == [job.id for job in wanted]
 
-    async def test_only_queues_asked_for_are_given(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_only_queues_asked_for_are_given(self, lab: Lab, worker: UUID) -> None:
         await lab.put_all(*(lab.job(queue=queue) for queue in "abc"))
         assert await lab.claim(worker, queues=()) == []
         assert [job.queue for job in await lab.claim(worker, queues=("c", "nope", "a"))] == ["a", "c"]
         assert [job.queue for job in await lab.claim(worker)] == ["b"]
 
-    async def test_a_paused_queue_gives_nothing_until_it_is_resumed(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_paused_queue_gives_nothing_until_it_is_resumed(self, lab: Lab, worker: UUID) -> None:
         job = await lab.put(queue="q")
         await pause(lab, "q")
         assert await lab.claim(worker) == []
@@ -243,15 +234,13 @@ class Claiming(Part):
         assert await lab.claim(await lab.worker()) == []
         assert await lab.engine.jobs.get([job.id for job in missed]) == missed
 
-    async def test_a_job_that_was_started_in_time_is_given_again_after_it(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_job_that_was_started_in_time_is_given_again_after_it(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, not_after=10)
         await lab.finish(job, Failed(error=OOPS))
         lab.later(1000)
         assert [taken.id for taken in await lab.claim(worker)] == [job.id]
 
-    async def test_a_fragile_job_goes_only_straight_into_a_free_slot(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_fragile_job_goes_only_straight_into_a_free_slot(self, lab: Lab, worker: UUID) -> None:
         fragile = await lab.put()
         for _ in range(lab.rules.fragile_after):
             [taken] = await lab.claim(worker)
@@ -268,17 +257,14 @@ class Claiming(Part):
         if limited:
             await lab.engine.documents.put_setting("limit:work", '{"max_concurrency":5}', 0)
         worker, job, due = await lab.worker(), await lab.put(), await lab.put(delay=2)
-        first = await lab.ask(worker, 1, request=7)
-        assert isinstance(first, Claimed)
+        first = await lab.claimed(worker, 1, request=7)
         assert ([one.id for one in first.jobs], first.next_due) == ([job.id], lab.at(2))
         lab.later(2)
-        again = await lab.ask(worker, 1, request=7)
-        assert isinstance(again, Claimed)
+        again = await lab.claimed(worker, 1, request=7)
         assert (again.jobs, again.next_due) == (first.jobs, None)
         assert (await lab.get(due)).status is Status.QUEUED
 
-    async def test_what_is_due_is_promoted_first(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_is_due_is_promoted_first(self, lab: Lab, worker: UUID) -> None:
         scheduled = await lab.put(delay=5)
         failed = await lab.finish(
             await lab.running(worker, "other", retry=Retry(backoff=[4], jitter=False)), Failed(error=OOPS)
@@ -293,7 +279,7 @@ class Claiming(Part):
     @pytest.mark.parametrize("limit", [None, 50])
     async def test_all_that_is_due_is_promoted_however_much_it_is(self, lab: Lab, limit: int | None) -> None:
         if limit is not None:
-            assert await lab.engine.documents.put_setting("limit:work", f'{{"max_concurrency":{limit}}}', 0) is not None
+            await lab.set("limit:work", f'{{"max_concurrency":{limit}}}')
         worker = await lab.worker()
         for n in range(11):
             await lab.put_all(*(lab.job(delay=1 + n) for _ in range(MAX_BATCH)))
@@ -301,30 +287,25 @@ class Claiming(Part):
         lab.later(12)
         assert [job.id for job in await lab.claim(worker, 1)] == [first.id], "the last that fell due goes first"
 
-    async def test_the_next_due_moment_is_told(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_the_next_due_moment_is_told(self, lab: Lab, worker: UUID) -> None:
         await lab.put(delay=50)
         await lab.put(delay=20)
-        claimed = await lab.ask(worker)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker)
         assert claimed.next_due == lab.at(20)
         lab.later(30)
-        claimed = await lab.ask(worker)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker)
         assert claimed.next_due == lab.at(20)
 
     # -- repeats
 
-    async def test_a_repeated_request_gives_the_same_jobs(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_repeated_request_gives_the_same_jobs(self, lab: Lab, worker: UUID) -> None:
         await lab.put_all(*(lab.job(priority=n) for n in range(6)))
         first = await lab.claim(worker, 3, request=5)
         lab.later(2)
         assert await lab.claim(worker, 3, request=5) == first
         assert len(await lab.claim(worker, 3, request=6)) == 3
 
-    async def test_a_repeated_request_gives_them_in_the_order_that_holds_by_then(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_repeated_request_gives_them_in_the_order_that_holds_by_then(self, lab: Lab, worker: UUID) -> None:
         here, there = await lab.put(), await lab.put(queue="there")
         assert [job.id for job in await lab.claim(worker, 2, request=5)] == [here.id, there.id]
         await pause(lab, "there", '{"priority":1}')
@@ -363,8 +344,7 @@ class Claiming(Part):
         await lab.engine.workers.bury(worker, 0)
         assert await lab.ask(worker, request=1) == Dead()
 
-    async def test_a_finished_job_makes_room_for_nothing_but_itself(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_finished_job_makes_room_for_nothing_but_itself(self, lab: Lab, worker: UUID) -> None:
         job = await lab.finish(await lab.running(worker), Completed("1"))
         lab.later(timedelta(days=400).total_seconds())
         assert await lab.claim(worker) == []

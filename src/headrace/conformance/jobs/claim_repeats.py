@@ -52,8 +52,7 @@ class Repeating(Part):
     @pytest.mark.parametrize("n", [1, 2])
     @pytest.mark.parametrize("kind", KINDS)
     async def test_repeats_at_the_same_time_are_one_claim(self, lab: Lab, kind: str, n: int) -> None:
-        asked, others = await stand(lab, kind), [lab.engine.another_session() for _ in range(2)]
-        sessions: list[Engine] = [lab.engine, *others]
+        asked = await stand(lab, kind)
         await lab.put_all(*(job_of(lab, kind, number) for number in range(60)))
         profiles = frozenset(profile.id for profile in (await lab.engine.documents.profiles()).profiles)
         ask = ClaimRequest(n=n, free=n, profiles=profiles, accept=False, **asked)
@@ -63,19 +62,14 @@ class Repeating(Part):
             assert isinstance(claimed, Claimed)
             return claimed.jobs
 
-        for session in others:
-            await session.open()
-        try:
+        async with lab.sessions(2) as others:
             for _ in range(_CLAIM_ROUNDS):
                 worker = await lab.worker()
-                answers = await asyncio.gather(*(claim(sessions[turn % 3], worker) for turn in range(6)))
+                answers = await asyncio.gather(*(claim(one, worker) for one in (lab.engine, *others) * 2))
                 page = await lab.engine.records.find(Filter(worker=frozenset({worker})), lab.now)
                 held = {job.id for job in page.items}
                 assert 0 < len(held) <= n
                 assert [{job.id for job in jobs} for jobs in answers] == [held] * 6
-        finally:
-            for session in others:
-                await session.close()
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_a_repeat_of_what_is_started_gives_nothing(self, lab: Lab, kind: str) -> None:
@@ -85,11 +79,9 @@ class Repeating(Part):
         await lab.start(started)
         assert await lab.claim(worker, 2, **asked) == [waiting], "nothing in the place of what is started"
         await lab.start(waiting)
-        answer = await lab.ask(worker, 2, **asked)
-        assert isinstance(answer, Claimed)
+        answer = await lab.claimed(worker, 2, **asked)
         assert (answer.jobs, answer.over) == ((), True)
-        other = await lab.ask(worker, 1, **asked | {"request": 8})
-        assert isinstance(other, Claimed)
+        other = await lab.claimed(worker, 1, **asked | {"request": 8})
         assert (len(other.jobs), other.over) == (1, False), "another request is another claim"
 
     @pytest.mark.parametrize("limited", [False, True])
@@ -99,10 +91,8 @@ class Repeating(Part):
         first, second = await lab.put_all(lab.job(), lab.job())
         [taken] = await lab.claim(worker, 1, request=7)
         await lab.finish(await lab.start(taken))
-        answer = await lab.ask(worker, 1, request=7)
-        assert isinstance(answer, Claimed)
+        answer = await lab.claimed(worker, 1, request=7)
         assert ([job.id for job in (taken, *answer.jobs)], answer.over) == ([first.id, second.id], False)
         await lab.finish(await lab.start(answer.jobs[0]))
-        answer = await lab.ask(worker, 1, request=7)
-        assert isinstance(answer, Claimed)
+        answer = await lab.claimed(worker, 1, request=7)
         assert (answer.jobs, answer.over) == ((), False), "there is nothing in line, which is something else"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import Lab
-from headrace.conformance.transactions import Undone, able, carry
+from headrace.conformance.transactions import Undone, carry
 from headrace.core.change import BatchTally
 from headrace.core.job import Job
 from headrace.core.status import Status
@@ -156,7 +156,6 @@ class Companionship(Batched):
         assert [await lab.gone(hook) for hook in hooks].count(False) == 1
         assert await accepted(lab) == 2
 
-    @able
     @each_key
     async def test_in_a_transaction_they_share_its_fate(self, lab: Lab, keys: dict[str, Any]) -> None:
         async def insert(connection: Any, job: Job, *others: Job) -> InsertAnswer:

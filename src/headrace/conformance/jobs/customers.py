@@ -34,11 +34,7 @@ async def by_customer(lab: Lab, queue: str = "default", **others: Any) -> None:
 
 async def setting(lab: Lab, key: str, value: Any) -> None:
     """Write a setting, whatever it was, and realign."""
-    here = [one for one in await lab.engine.documents.settings(key) if one.key == key]
-    assert (
-        await lab.engine.documents.put_setting(key, msgspec.json.encode(value).decode(), here[0].rev if here else 0)
-        is not None
-    )
+    await lab.set(key, msgspec.json.encode(value).decode())
     while await lab.engine.jobs.realign(2):
         pass
 
@@ -71,11 +67,10 @@ class OfCustomers(Part):
         assert await lab.insert(lab.job(customer="a", dedup="k")) == [Duplicated(alive)]
         assert await lab.insert(lab.job(customer="b", dedup="k")) == [Duplicated(other)]
 
-    async def test_a_concurrency_key_is_the_customers_own(self, lab: Lab) -> None:
+    async def test_a_concurrency_key_is_the_customers_own(self, lab: Lab, worker: UUID) -> None:
         await setting(lab, "limit:work", {"max_per_key": 1})
         owners = [None, "a", "b"]
         jobs = await lab.put_all(*(lab.job(customer=one, concurrency_key="k") for one in owners for _ in range(2)))
-        worker = await lab.worker()
         assert [job.id for job in await lab.claim(worker)] == [job.id for job in jobs[::2]]
         assert await lab.claim(worker) == []
         usage = await lab.engine.records.usage()
@@ -89,14 +84,13 @@ class OfCustomers(Part):
 
     # -- customers of a worker
 
-    async def test_elsewhere_a_choice_of_customers_is_refused_with_the_remedy(self, lab: Lab) -> None:
+    async def test_elsewhere_a_choice_of_customers_is_refused_with_the_remedy(self, lab: Lab, dead: UUID) -> None:
         await lab.put(customer="a")
         await by_customer(lab, "other")
         with pytest.raises(ConfigError, match="headrace queues set default --by-customer"):
             await given(lab, STRICT, queues=("other", "default"))
         assert await given(lab, STRICT, queues=("other",)) == []
         assert await given(lab, STRICT, queues=None) == [], "of the queues that are set"
-        dead = await lab.worker()
         await lab.ask(dead, queues=("other",), customers=STRICT)
         await lab.engine.workers.bury(dead, 0)
         await setting(lab, "queue:other", {})
@@ -126,20 +120,18 @@ class OfCustomers(Part):
         assert await given(lab, Customers(), n=1) == ["a"]
         assert await given(lab) == ["", "a"]
 
-    async def test_to_others_the_order_is_as_if_there_were_no_customers(self, lab: Lab) -> None:
+    async def test_to_others_the_order_is_as_if_there_were_no_customers(self, lab: Lab, worker: UUID) -> None:
         await by_customer(lab)
         jobs = await lab.put_all(*(lab.job(customer=f"c{n % 7}" if n % 5 else None, priority=n % 3) for n in range(30)))
         wanted = sorted(jobs, key=lambda job: (-job.priority, job.seq))
-        worker = await lab.worker()
         assert [job.id for job in await lab.claim(worker, 10)] == [job.id for job in wanted[:10]]
         assert [job.id for job in await lab.claim(worker, customers=Customers(), queues=("default",))] == [
             job.id for job in wanted[10:]
         ]
 
-    async def test_a_strict_worker_has_jobs_of_one_customer_at_a_time(self, lab: Lab) -> None:
+    async def test_a_strict_worker_has_jobs_of_one_customer_at_a_time(self, lab: Lab, worker: UUID) -> None:
         await by_customer(lab)
         await lab.put_all(*(lab.job(customer=one) for one in (None, "a", "b", "a", "b")))
-        worker = await lab.worker()
 
         async def more(n: int = 9) -> list[Job]:
             return await lab.claim(worker, n, queues=("default",), customers=STRICT)
@@ -155,10 +147,9 @@ class OfCustomers(Part):
         assert await given(lab, STRICT) == [], "a strict worker gets no jobs without a customer"
         assert await given(lab) == [None]
 
-    async def test_who_holds_jobs_of_two_is_strict_with_both(self, lab: Lab) -> None:
+    async def test_who_holds_jobs_of_two_is_strict_with_both(self, lab: Lab, worker: UUID) -> None:
         await by_customer(lab)
         await lab.put_all(*(lab.job(customer=one) for one in "ab"))
-        worker = await lab.worker()
         assert len(await lab.claim(worker)) == 2
         await lab.put_all(*(lab.job(customer=one) for one in "abc"))
         assert await lab.claim(worker, queues=("default",), customers=STRICT) == []
@@ -166,10 +157,7 @@ class OfCustomers(Part):
     async def test_strict_claims_at_once_of_one_worker_get_jobs_of_one_customer(self, lab: Lab) -> None:
         await by_customer(lab)
         await lab.put_all(*(lab.job(customer=f"c{n % 10}") for n in range(60)))
-        others = [lab.engine.another_session() for _ in range(3)]
-        for session in others:
-            await session.open()
-        try:
+        async with lab.sessions(3) as others:
             for _ in range(3):
                 worker = await lab.worker()
                 profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
@@ -182,22 +170,16 @@ class OfCustomers(Part):
                 )
                 jobs = [job for answer in answers if isinstance(answer, Claimed) for job in answer.jobs]
                 assert len({job.customer for job in jobs}) == 1
-        finally:
-            for session in others:
-                await session.close()
 
     async def test_fifty_strict_claims_at_once_leave_no_worker_with_jobs_of_two(self, lab: Lab) -> None:
-        """Checked by the record: the customers of each worker's jobs after each round, and of all it ever held at a
-        time."""
+        """Checked by the record: the customers of each worker's jobs after each round, and of all it held at a time."""
         await by_customer(lab)
         owners = (*(f"c{number}" for number in range(6)), None)
         jobs = await lab.put_all(*(lab.job(customer=owners[number % 7]) for number in range(350)))
         profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
         workers = [await lab.worker() for _ in range(5)]
-        choose, sessions = Choices(7), [lab.engine, *(lab.engine.another_session() for _ in range(4))]
-        for session in sessions[1:]:
-            await session.open()
-        try:
+        choose = Choices(7)
+        async with lab.sessions(4) as others:
             for turn in range(3):
                 asks = [
                     (
@@ -205,7 +187,7 @@ class OfCustomers(Part):
                         worker,
                         ClaimRequest(n=n, free=n, profiles=profiles, queues=("default",), customers=STRICT),
                     )
-                    for session in sessions
+                    for session in (lab.engine, *others)
                     for worker in workers
                     for n in (1, choose(1, 2, 3))
                 ]
@@ -226,9 +208,6 @@ class OfCustomers(Part):
                     done = mine if choose(True, False) else mine[1:]  # some still hold one at their next request
                     await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in done))
                 lab.later(1)
-        finally:
-            for session in sessions[1:]:
-                await session.close()
         spans = list[tuple[UUID | None, str | None, datetime | None, datetime]]()
         for job in await lab.engine.jobs.get([job.id for job in jobs]):
             assert job is not None
@@ -247,10 +226,9 @@ class OfCustomers(Part):
             }
             assert beside == {customer}
 
-    async def test_a_repeated_request_is_answered_as_the_first_time(self, lab: Lab) -> None:
+    async def test_a_repeated_request_is_answered_as_the_first_time(self, lab: Lab, worker: UUID) -> None:
         await by_customer(lab)
         await lab.put_all(*(lab.job(customer=one) for one in "aab"))
-        worker = await lab.worker()
         asked: dict[str, Any] = {"queues": ("default",), "customers": STRICT, "request": 7}
         assert await lab.claim(worker, 1, **asked) == await lab.claim(worker, 9, **asked)
 

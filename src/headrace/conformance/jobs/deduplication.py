@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -181,8 +182,7 @@ class Uniqueness(Part):
         await submit(lab, wanted(lab, text))
         assert (await lab.claim(await lab.worker()))[0].payload_text == text
 
-    async def test_it_is_claimed_where_and_when_the_last_submit_wants_it(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_it_is_claimed_where_and_when_the_last_submit_wants_it(self, lab: Lab, worker: UUID) -> None:
         job = await lab.put(dedup="k", delay=10)
         rest = await lab.put("other", queue="q", priority=70)
         lab.later(5)
@@ -218,12 +218,11 @@ class Uniqueness(Part):
         assert (answer.job.status, answer.job.arrived_at) == (Status.QUEUED, lab.now)
         assert [one.id for one in await lab.claim(await lab.worker())] == [job.id]
 
-    async def test_a_job_with_a_concurrency_key_stands_where_it_is_moved_to(self, lab: Lab) -> None:
+    async def test_a_job_with_a_concurrency_key_stands_where_it_is_moved_to(self, lab: Lab, worker: UUID) -> None:
         job = await lab.put(dedup="k", concurrency_key="c")
         await lab.put(concurrency_key="c", queue="q")
         await submit(lab, wanted(lab, queue="q", priority=90, concurrency_key="c"))
         await verify(lab)
-        worker = await lab.worker()
         assert (await lab.claim(worker, 1, queues=("q",)))[0].id == job.id
         await verify(lab)
 
@@ -366,7 +365,7 @@ class Uniqueness(Part):
         assert answers == [Duplicated(found, replaced=True)]
         assert await lab.gone(new), "companions come with a new job only"
 
-    async def test_a_replaced_job_stays_what_it_is_to_others(self, lab: Lab) -> None:
+    async def test_a_replaced_job_stays_what_it_is_to_others(self, lab: Lab, worker: UUID) -> None:
         batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now)
         parent = await lab.put("parent")
         job = lab.job(dedup="k", batch=batch.id, parent=parent.id, after=(parent.id,), waits=1)
@@ -375,7 +374,6 @@ class Uniqueness(Part):
         answer = await submit(lab, wanted(lab))
         assert isinstance(answer, Duplicated)
         assert (answer.job.status, answer.job.waits, answer.job.spec) == (Status.WAITING, 1, job.spec)
-        worker = await lab.worker()
         await lab.finish(await lab.start((await lab.claim(worker))[0]))
         await lab.process_notes()
         [claimed] = await lab.claim(worker)
@@ -399,15 +397,10 @@ class Uniqueness(Part):
     # -- at the same time
 
     async def test_of_many_that_replace_at_once_each_is_merged_once(self, lab: Lab) -> None:
-        sessions = [lab.engine, lab.engine.another_session(), lab.engine.another_session()]
-        for session in sessions[1:]:
-            await session.open()
-        try:
+        async with lab.sessions(2) as others:
+            sessions = (lab.engine, *others)
             jobs = [wanted(lab, f'{{"n":{n}}}', delay=60) for n in range(9)]
             answers = await asyncio.gather(*(submit(lab, job, sessions[n % 3]) for n, job in enumerate(jobs)))
-        finally:
-            for session in sessions[1:]:
-                await session.close()
         stored = [answer.job for answer in answers if isinstance(answer, Inserted)]
         assert len(stored) == 1
         merged = [answer.job for answer in answers if isinstance(answer, Duplicated) and answer.replaced]
@@ -423,11 +416,9 @@ class Uniqueness(Part):
 
     async def test_who_claims_meanwhile_gets_all_of_a_submit_or_nothing_of_it(self, lab: Lab) -> None:
         """A worker runs what was submitted last before its claim; later submits run after it."""
-        worker, other = await lab.worker(), lab.engine.another_session()
-        await other.open()
-        ran: list[Job] = []
+        worker, ran = await lab.worker(), list[Job]()
 
-        async def claims() -> None:
+        async def claims(other: Engine) -> None:
             for request in range(1000, 1012):
                 profiles = frozenset(one.id for one in (await other.documents.profiles()).profiles)
                 ask = ClaimRequest(n=8, free=8, profiles=profiles)
@@ -438,10 +429,8 @@ class Uniqueness(Part):
         async def submits() -> list[InsertAnswer]:
             return [await submit(lab, wanted(lab, f'{{"n":{n}}}')) for n in range(24)]
 
-        try:
-            answers, _ = await asyncio.gather(submits(), claims())
-        finally:
-            await other.close()
+        async with lab.sessions() as [other]:
+            answers, _ = await asyncio.gather(submits(), claims(other))
         ran += await lab.claim(worker)
         assert ran[-1].payload_text == '{"n":23}', "the last word counts"
         assert len({job.id for job in ran}) == len(ran) == sum(isinstance(one, Inserted) for one in answers)

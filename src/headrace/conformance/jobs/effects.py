@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import OOPS, Lab
-from headrace.conformance.transactions import Undone, able, apply
+from headrace.conformance.transactions import Undone, apply
 from headrace.core.attempt import Completed, Failed
 from headrace.core.change import Applied, BatchTally, Change, Conflict, KeyEffect, Note, WasStale
 from headrace.core.job import Job
@@ -55,8 +56,7 @@ class Effects(Batched):
         await lab.do(lab.end(third, Completed("1")))
         assert await self.tally(lab, batch) == BatchTally(3, 3, 3)
 
-    async def test_inserted_jobs_are_stored_with_the_change(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_inserted_jobs_are_stored_with_the_change(self, lab: Lab, worker: UUID) -> None:
         done, again = await lab.running(worker), await lab.running(worker, "other")
         ends = lab.job("hook", queue="hooks", tags=("a",)), lab.job("hook", queue="hooks", delay=5)
         retries = lab.job("hook", queue="hooks", payload='{"n":1}')
@@ -79,8 +79,7 @@ class Effects(Batched):
             assert isinstance(verdict, Applied)
         assert (await lab.engine.records.ledger()).accepted == 2
 
-    async def test_a_change_that_is_not_applied_inserts_nothing(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_change_that_is_not_applied_inserts_nothing(self, lab: Lab, worker: UUID) -> None:
         job, other, gone = await lab.running(worker), await lab.running(worker, "other"), lab.job()
         hooks = [lab.job("hook") for _ in range(3)]
         late, lost = lab.end(job, Completed("1")), lab.end(other, Completed("1"))
@@ -93,8 +92,7 @@ class Effects(Batched):
         assert kinds == [Conflict, WasStale, WasStale]
         assert [await lab.gone(hook) for hook in hooks] == [True] * 3
 
-    async def test_a_job_that_insert_would_refuse_is_left_out(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_job_that_insert_would_refuse_is_left_out(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         holder = await lab.put("hook", dedup="k")
         cancelled = await lab.cancel(await lab.put("parent"))
@@ -120,7 +118,6 @@ class Effects(Batched):
         assert [change.job.id for change in await lab.process_notes()] == [member.id]
         assert (await lab.get(member)).status is Status.QUEUED
 
-    @able
     async def test_in_a_transaction_the_inserts_share_its_fate(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         kept, undone = lab.job("hook", queue="new"), lab.job("hook", queue="newer")

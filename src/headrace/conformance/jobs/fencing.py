@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.conformance.transactions import able, apply
+from headrace.conformance.transactions import apply
 from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Job
@@ -102,8 +103,7 @@ class Fencing(Part):
         assert await lab.get(old) == again
         assert len(await lab.attempts(old)) == 1
 
-    async def test_the_same_worker_with_an_older_epoch_is_stale(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_the_same_worker_with_an_older_epoch_is_stale(self, lab: Lab, worker: UUID) -> None:
         old = await lab.running(worker)
         await lab.do(lab.end(old, Released()))
         [taken] = await lab.claim(worker)
@@ -164,7 +164,6 @@ class Fencing(Part):
         assert history.attempt_of(job.worker, job.epoch + 1) is None
         assert history.attempt_of(lab.new_id(), job.epoch) is None
 
-    @able
     @each_finish
     async def test_a_repeat_in_a_transaction_is_answered_alike(self, lab: Lab, name: str) -> None:
         finish = lab.stamp(ENDINGS[name](lab, await lab.running(await lab.worker())))
@@ -181,8 +180,7 @@ class Fencing(Part):
         assert await once(lab, lab.end(job, Completed(), started_at=lab.now)) == Conflict(asked)
         assert await lab.get(job) == asked
 
-    async def test_a_buried_workers_finish_is_judged_by_rev_and_epoch_alone(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_buried_workers_finish_is_judged_by_rev_and_epoch_alone(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         assert await lab.engine.workers.bury(worker, 0)
         await lab.finish(job)

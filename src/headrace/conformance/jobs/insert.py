@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -50,10 +51,9 @@ class Inserting(Part):
 
     # -- ids
 
-    async def test_an_id_that_is_here_is_answered_with_the_job_as_it_stands(self, lab: Lab) -> None:
+    async def test_an_id_that_is_here_is_answered_with_the_job_as_it_stands(self, lab: Lab, worker: UUID) -> None:
         job = lab.job()
         await lab.insert(job)
-        worker = await lab.worker()
         [taken] = await lab.claim(worker)
         assert await lab.insert(job) == [Inserted(taken)]
         done = await lab.finish(await lab.start(taken))

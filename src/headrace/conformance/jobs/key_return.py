@@ -15,7 +15,6 @@ from headrace.core.attempt import Failed, Released, Snoozed
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution, loss
 from headrace.core.status import Cause, Reason, Status
-from headrace.engine import Claimed
 
 __all__ = ["Rejoining"]
 
@@ -80,8 +79,7 @@ class Rejoining(Part):
     # -- leaving the queue without a turn
 
     @pytest.mark.parametrize("how", ["cancel", "expire"])
-    async def test_behind_a_first_job_that_left_the_next_one_stands(self, lab: Lab, how: str) -> None:
-        worker = await lab.worker()
+    async def test_behind_a_first_job_that_left_the_next_one_stands(self, lab: Lab, worker: UUID, how: str) -> None:
         first = await lab.put(concurrency_key="a", not_after=5, priority=90)
         only = await lab.put(concurrency_key="b", not_after=5, priority=90)
         lab.later(1)
@@ -95,8 +93,7 @@ class Rejoining(Part):
         assert [job.id for job in await lab.claim(worker, 1)] == [second.id]
         assert await lab.claim(worker) == []
 
-    async def test_a_key_whose_only_job_was_cancelled_comes_back(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_key_whose_only_job_was_cancelled_comes_back(self, lab: Lab, worker: UUID) -> None:
         await lab.cancel(await lab.put(concurrency_key="a"))
         assert await lab.claim(worker) == []
         again = await lab.put(concurrency_key="a")
@@ -119,10 +116,9 @@ class Rejoining(Part):
     @pytest.mark.parametrize("way", _WAYS_BACK, ids=lambda way: way.__name__.strip("_"))
     @pytest.mark.parametrize("more", [0, 2])
     async def test_a_key_comes_back_into_line(
-        self, lab: Lab, way: Callable[[Lab, Job], Coroutine[Any, Any, None]], more: int
+        self, lab: Lab, worker: UUID, way: Callable[[Lab, Job], Coroutine[Any, Any, None]], more: int
     ) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         held = await lab.held(worker, concurrency_key="a")
         await fill(lab, more, concurrency_key="a")
         assert await lab.claim(worker) == []
@@ -135,8 +131,7 @@ class Rejoining(Part):
         assert len(order) == more + 1
         assert held.id in order
 
-    async def test_a_key_comes_with_a_job_that_was_deferred(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_key_comes_with_a_job_that_was_deferred(self, lab: Lab, worker: UUID) -> None:
         await fill(lab, 1, concurrency_key="a", delay=5)
         lab.later(1)
         await fill(lab, 1, concurrency_key="b")
@@ -145,8 +140,7 @@ class Rejoining(Part):
         # It arrived when it was due, not when it was stored.
         assert keys(await lab.claim(worker, 10)) == ["b", "a", "c"]
 
-    async def test_a_key_comes_with_a_job_that_waited_for_another(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_key_comes_with_a_job_that_waited_for_another(self, lab: Lab, worker: UUID) -> None:
         parent = await lab.running(worker, "parent")
         child = lab.job(concurrency_key="a", waits=1, after=(parent.id,))
         await lab.put_all(child)
@@ -155,8 +149,7 @@ class Rejoining(Part):
         await lab.process_notes()
         assert [job.id for job in await lab.claim(worker)] == [child.id]
 
-    async def test_a_key_that_was_emptied_is_filled_again(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_key_that_was_emptied_is_filled_again(self, lab: Lab, worker: UUID) -> None:
         for _ in range(3):
             await fill(lab, 2, concurrency_key="a")
             lab.later(1)
@@ -167,8 +160,7 @@ class Rejoining(Part):
             await done(lab, taken)
             lab.later(1)
 
-    async def test_the_turn_of_a_key_that_was_emptied_is_remembered(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_the_turn_of_a_key_that_was_emptied_is_remembered(self, lab: Lab, worker: UUID) -> None:
         deferred = await lab.put(concurrency_key="a", delay=3)
         await fill(lab, 1, concurrency_key="a")
         lab.later(4)  # due at three, but behind a turn at five
@@ -192,10 +184,8 @@ class Rejoining(Part):
         worker = await lab.worker()
         await fill(lab, 2, concurrency_key="a")
         [job] = await lab.claim(worker, 1)
-        claimed = await lab.ask(worker, 1)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker, 1)
         assert (claimed.jobs, claimed.full) == ((), True)
         await free(lab, job)
-        claimed = await lab.ask(worker, 2)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker, 2)
         assert (len(claimed.jobs), claimed.full) == (1, False)

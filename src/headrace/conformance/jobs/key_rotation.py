@@ -11,12 +11,11 @@ from uuid import UUID
 import pytest
 
 from headrace.conformance.jobs.limits import fill, free, keys, rate, rule
-from headrace.conformance.lab import OOPS, Choices, Lab, Part
+from headrace.conformance.lab import OOPS, Choices, Lab, Part, opened
 from headrace.core.attempt import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.job import Job
 from headrace.core.lifecycle import execution
 from headrace.core.status import Status
-from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
@@ -90,8 +89,7 @@ class Turns(Part):
         wanted += await crowd(lab, range(MANY_KEYS // 2, MANY_KEYS))
         assert await drain(lab, worker, 10) == wanted
 
-    async def test_each_of_many_keys_has_its_turn_before_any_has_another(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_each_of_many_keys_has_its_turn_before_any_has_another(self, lab: Lab, worker: UUID) -> None:
         wanted = await crowd(lab, range(100))
         for _ in range(2):
             lab.later(1)
@@ -100,9 +98,8 @@ class Turns(Part):
         assert await drain(lab, worker, 7) == wanted * 3
 
     @pytest.mark.parametrize("document", [{}, {"max_per_key": 3}], ids=str)
-    async def test_a_noisy_key_keeps_nobody_waiting(self, lab: Lab, document: dict[str, Any]) -> None:
+    async def test_a_noisy_key_keeps_nobody_waiting(self, lab: Lab, worker: UUID, document: dict[str, Any]) -> None:
         await rule(lab, "limit:work", **document)
-        worker = await lab.worker()
         await fill(lab, 500, concurrency_key="noisy")
         lab.later(1)
         others = await crowd(lab, range(50))
@@ -112,9 +109,8 @@ class Turns(Part):
         assert order[:51] == ["noisy", *others]
         assert order[51:] == ["noisy"] * 499
 
-    async def test_behind_many_keys_that_are_full_others_are_found(self, lab: Lab) -> None:
+    async def test_behind_many_keys_that_are_full_others_are_found(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         full = await crowd(lab, range(200))
         held = await lab.claim(worker, 500)
         assert keys(held) == full
@@ -128,10 +124,9 @@ class Turns(Part):
         await done(lab, held[50:60])
         assert keys(await lab.claim(worker, 500)) == full[50:60]
 
-    async def test_behind_many_keys_without_a_permit_others_are_found(self, lab: Lab) -> None:
+    async def test_behind_many_keys_without_a_permit_others_are_found(self, lab: Lab, worker: UUID) -> None:
         await rate(lab, "api", 1, per=60, keyed=True)
         await rule(lab, "limit:work", rates=["api"])
-        worker = await lab.worker()
         spent = await crowd(lab, range(150))
         await done(lab, await lab.claim(worker, 500))
         await crowd(lab, range(150))
@@ -142,8 +137,7 @@ class Turns(Part):
         lab.later(60)
         assert keys(await lab.claim(worker, 500)) == spent
 
-    async def test_behind_many_keys_whose_time_has_passed_others_are_found(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_behind_many_keys_whose_time_has_passed_others_are_found(self, lab: Lab, worker: UUID) -> None:
         await crowd(lab, range(150), not_after=5)
         await crowd(lab, range(150), not_after=5)
         lab.later(1)
@@ -152,16 +146,14 @@ class Turns(Part):
         assert keys(await lab.claim(worker, 3)) == behind[:3]
         assert keys(await lab.claim(worker, 500)) == behind[3:]
 
-    async def test_plain_jobs_and_those_of_many_keys_stand_in_one_line(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_plain_jobs_and_those_of_many_keys_stand_in_one_line(self, lab: Lab, worker: UUID) -> None:
         wanted = list[str | None]()
         for at in range(0, 60, 3):
             wanted += [*await crowd(lab, range(at, at + 3)), *keys(await fill(lab, 2))]
             lab.later(1)
         assert await drain(lab, worker, 4) == wanted
 
-    async def test_two_tasks_with_many_keys_are_merged(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_two_tasks_with_many_keys_are_merged(self, lab: Lab, worker: UUID) -> None:
         wanted = list[tuple[str, str | None]]()
         for at in range(40):
             task = ("work", "play")[at % 3 == 0]
@@ -177,8 +169,7 @@ class Turns(Part):
 
     # -- priorities
 
-    async def test_a_better_rank_comes_before_what_its_key_has_in_line(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_better_rank_comes_before_what_its_key_has_in_line(self, lab: Lab, worker: UUID) -> None:
         await crowd(lab, range(40))
         last = await lab.put(concurrency_key="late")
         lab.later(1)
@@ -188,8 +179,7 @@ class Turns(Part):
         # Behind the others, and not because of its turn: it came last.
         assert (len(rest), rest[-1].id) == (41, last.id)
 
-    async def test_a_better_rank_comes_first_also_of_a_key_that_had_its_turn(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_better_rank_comes_first_also_of_a_key_that_had_its_turn(self, lab: Lab, worker: UUID) -> None:
         await fill(lab, 3, concurrency_key="served")
         await done(lab, await lab.claim(worker, 1))
         lab.later(1)
@@ -201,8 +191,7 @@ class Turns(Part):
         order = keys(await lab.claim(worker, 500))
         assert (order[:40].count("served"), order[40:]) == (0, ["served", "served"])
 
-    async def test_a_worse_rank_does_not_hold_up_what_its_key_has_in_line(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_worse_rank_does_not_hold_up_what_its_key_has_in_line(self, lab: Lab, worker: UUID) -> None:
         first = await lab.put(concurrency_key="a")
         second = await lab.put(concurrency_key="b")
         later = await lab.put(concurrency_key="a", priority=10)
@@ -212,9 +201,8 @@ class Turns(Part):
 
     # -- full keys
 
-    async def test_keys_that_are_full_are_passed_over_and_come_back(self, lab: Lab) -> None:
+    async def test_keys_that_are_full_are_passed_over_and_come_back(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         for key in "abc":
             await fill(lab, 2, concurrency_key=key)
             lab.later(1)
@@ -228,9 +216,8 @@ class Turns(Part):
         await free(lab, held[0])
         assert keys(await lab.claim(worker, 10)) == ["a"]
 
-    async def test_a_limit_that_is_raised_lets_keys_have_more(self, lab: Lab) -> None:
+    async def test_a_limit_that_is_raised_lets_keys_have_more(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         for key in "ab":
             await fill(lab, 3, concurrency_key=key)
         assert keys(await lab.claim(worker, 10)) == ["a", "b"]
@@ -241,8 +228,7 @@ class Turns(Part):
 
     # -- different claims
 
-    async def test_two_queues_of_a_task_share_the_turns_of_its_keys(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_two_queues_of_a_task_share_the_turns_of_its_keys(self, lab: Lab, worker: UUID) -> None:
         for queue in ("here", "there"):
             for key in "ab":
                 await fill(lab, 2, queue=queue, concurrency_key=key)
@@ -259,8 +245,7 @@ class Turns(Part):
         assert order == ["a", "b", "a", "b", "a", "b"]
 
     @pytest.mark.parametrize("how", ["deferred", "stored late"])
-    async def test_a_queue_that_is_new_to_a_key_knows_of_its_turn(self, lab: Lab, how: str) -> None:
-        worker = await lab.worker()
+    async def test_a_queue_that_is_new_to_a_key_knows_of_its_turn(self, lab: Lab, worker: UUID, how: str) -> None:
         first = lab.job(queue="there", concurrency_key="a", delay=1 if how == "deferred" else 0)
         if how == "deferred":
             await lab.put_all(first)
@@ -274,8 +259,7 @@ class Turns(Part):
         assert [job.id for job in await lab.claim(worker, 1)] == [other.id]
         assert [job.id for job in await lab.claim(worker, 1)] == [first.id]
 
-    async def test_two_workers_share_the_turns(self, lab: Lab) -> None:
-        one, two = await lab.worker(), await lab.worker()
+    async def test_two_workers_share_the_turns(self, lab: Lab, one: UUID, two: UUID) -> None:
         for key in "abc":
             await fill(lab, 4, concurrency_key=key)
             lab.later(1)
@@ -285,8 +269,7 @@ class Turns(Part):
             turns += keys(await lab.claim((one, two)[at % 2], 1))
         assert turns == ["a", "b", "c"] * 4
 
-    async def test_a_claim_that_is_repeated_gives_the_same_and_costs_no_turn(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_claim_that_is_repeated_gives_the_same_and_costs_no_turn(self, lab: Lab, worker: UUID) -> None:
         for key in "abcd":
             await fill(lab, 2, concurrency_key=key)
             lab.later(1)
@@ -303,9 +286,8 @@ class Turns(Part):
         lab.later(5)
         assert [one.id for one in await lab.claim(worker, 10)] == [job.id]
 
-    async def test_a_turn_that_is_still_to_come_is_forgotten_with_the_next(self, lab: Lab) -> None:
+    async def test_a_turn_that_is_still_to_come_is_forgotten_with_the_next(self, lab: Lab, worker: UUID) -> None:
         """A clock went back, or that of one worker is ahead."""
-        worker = await lab.worker()
         await fill(lab, 3, concurrency_key="a")
         await fill(lab, 1, queue="other", concurrency_key="a")
         lab.later(3600)
@@ -324,11 +306,8 @@ class Turns(Part):
     @pytest.mark.parametrize("seed", range(6))
     async def test_whatever_happens_keys_are_dealt_as_in_memory(self, lab: Lab, seed: int) -> None:
         host = Host(dice=SystemDice(1))
-        memory: Engine = MemoryEngine(lab.rules, host)
-        model = Lab(lambda: memory, host, lab.rules)
-        await model.engine.open()
-        wanted = await story(model, seed)
-        await model.engine.close()
+        async with opened(MemoryEngine(lab.rules, host)) as [memory]:
+            wanted = await story(Lab(lambda: memory, host, lab.rules), seed)
         assert await story(lab, seed) == wanted
         assert sum(map(len, wanted)) > 100
 

@@ -25,9 +25,7 @@ _ENDINGS: tuple[Ending, ...] = (Completed(), Released(), Snoozed(1.0))
 
 async def rule(lab: Lab, key: str, **document: Any) -> None:
     """Write a setting, whatever it was."""
-    here = {setting.key: setting.rev for setting in await lab.engine.documents.settings(key)}
-    text = msgspec.json.encode(document).decode()
-    assert await lab.engine.documents.put_setting(key, text, here.get(key, 0)) is not None
+    await lab.set(key, msgspec.json.encode(document).decode())
 
 
 async def rate(lab: Lab, name: str, *args: Any, **options: Any) -> None:
@@ -55,10 +53,9 @@ class Limiting(Part):
     """What claims promise about limits."""
 
     @pytest.mark.parametrize("key", ["queue:default", "limit:work"])
-    async def test_no_more_are_held_than_the_limit(self, lab: Lab, key: str) -> None:
+    async def test_no_more_are_held_than_the_limit(self, lab: Lab, one: UUID, two: UUID, key: str) -> None:
         await rule(lab, key, max_concurrency=3)
         jobs = await fill(lab, 10)
-        one, two = await lab.worker(), await lab.worker()
         first = await lab.claim(one, 2)
         second = await lab.claim(two, 10)
         assert [job.id for job in (*first, *second)] == [job.id for job in jobs[:3]]
@@ -67,10 +64,9 @@ class Limiting(Part):
         assert [job.id for job in await lab.claim(two, 10)] == [jobs[3].id]
 
     @pytest.mark.parametrize("how", ["complete", "release", "snooze", "lose", "fail"])
-    async def test_a_slot_is_free_however_its_job_left(self, lab: Lab, how: str) -> None:
+    async def test_a_slot_is_free_however_its_job_left(self, lab: Lab, worker: UUID, how: str) -> None:
         await rule(lab, "limit:work", max_concurrency=1)
         await fill(lab, 2)
-        worker = await lab.worker()
         [held] = await lab.claim(worker, 10)
         assert await lab.claim(worker, 10) == []
         running = await lab.start(held)
@@ -87,21 +83,19 @@ class Limiting(Part):
                 await lab.do(loss.lose(running, Cause.TIMEOUT, lab.now, 0.5, lab.rules))
         assert len(await lab.claim(worker, 10)) == 1
 
-    async def test_a_slot_is_held_while_a_cancelled_job_is_not_let_go_of(self, lab: Lab) -> None:
+    async def test_a_slot_is_held_while_a_cancelled_job_is_not_let_go_of(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_concurrency=1)
         await fill(lab, 2)
-        worker = await lab.worker()
         [held] = await lab.claim(worker, 10)
         asked = await lab.cancel(await lab.start(held))
         assert await lab.claim(worker, 10) == []
         await lab.finish(asked, Released())
         assert len(await lab.claim(worker, 10)) == 1
 
-    async def test_all_limits_apply_together(self, lab: Lab) -> None:
+    async def test_all_limits_apply_together(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "queue:mail", max_concurrency=4)
         await rule(lab, "limit:a", max_concurrency=3)
         await rule(lab, "limit:b", max_per_key=1)
-        worker = await lab.worker()
         await fill(lab, 9, "a", queue="mail")
         await fill(lab, 2, "b", queue="mail", concurrency_key="x")
         await fill(lab, 2, "b", queue="other", concurrency_key="x")
@@ -110,24 +104,21 @@ class Limiting(Part):
         await free(lab, taken[3])
         assert [(job.task, job.queue) for job in await lab.claim(worker, 100)] == [("b", "mail")]
 
-    async def test_what_is_full_keeps_nobody_else_waiting(self, lab: Lab) -> None:
+    async def test_what_is_full_keeps_nobody_else_waiting(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:narrow", max_concurrency=1)
-        worker = await lab.worker()
         await fill(lab, 5, "narrow", priority=90)
         await fill(lab, 5, "wide")
         assert [job.task for job in await lab.claim(worker, 4)] == ["narrow", "wide", "wide", "wide"]
         assert [job.task for job in await lab.claim(worker, 4)] == ["wide", "wide"]
 
-    async def test_a_limited_job_is_given_into_a_free_slot_only(self, lab: Lab) -> None:
+    async def test_a_limited_job_is_given_into_a_free_slot_only(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:narrow", max_concurrency=5)
-        worker = await lab.worker()
         await fill(lab, 5, "narrow", priority=90)
         await fill(lab, 5, "wide")
         assert [job.task for job in await lab.claim(worker, 4, free=2)] == ["narrow", "narrow", "wide", "wide"]
         assert [job.task for job in await lab.claim(worker, 4, free=0)] == ["wide", "wide", "wide"]
 
-    async def test_a_limit_that_is_changed_holds_at_once(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_limit_that_is_changed_holds_at_once(self, lab: Lab, worker: UUID) -> None:
         await fill(lab, 10)
         assert len(await lab.claim(worker, 4)) == 4
         await rule(lab, "limit:work", max_concurrency=5)
@@ -139,43 +130,38 @@ class Limiting(Part):
         await rule(lab, "limit:work")
         assert len(await lab.claim(worker, 10)) == 5
 
-    async def test_what_is_said_while_running_goes_before_what_the_code_says(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_is_said_while_running_goes_before_what_the_code_says(self, lab: Lab, worker: UUID) -> None:
         await fill(lab, 10)
         await rule(lab, "limit:work", code={"max_concurrency": 1})
         assert len(await lab.claim(worker, 10)) == 1
         await rule(lab, "limit:work", code={"max_concurrency": 1}, max_concurrency=3)
         assert len(await lab.claim(worker, 10)) == 2
 
-    async def test_a_repeated_claim_of_limited_jobs_gives_the_same(self, lab: Lab) -> None:
+    async def test_a_repeated_claim_of_limited_jobs_gives_the_same(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_concurrency=2)
-        worker = await lab.worker()
         await fill(lab, 5)
         first = await lab.claim(worker, 5, request=9)
         assert await lab.claim(worker, 5, request=9) == first
         assert len(first) == 2
 
-    async def test_a_dead_worker_is_given_nothing_within_a_limit_either(self, lab: Lab) -> None:
+    async def test_a_dead_worker_is_given_nothing_within_a_limit_either(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_concurrency=2)
-        worker = await lab.worker()
         await fill(lab, 5)
         assert await lab.engine.workers.bury(worker, 0)
         assert not isinstance(await lab.ask(worker), Claimed)
 
     # -- keys
 
-    async def test_each_key_has_its_own_slots(self, lab: Lab) -> None:
+    async def test_each_key_has_its_own_slots(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=2)
-        worker = await lab.worker()
         await fill(lab, 4, concurrency_key="a")
         await fill(lab, 1, concurrency_key="b")
         await fill(lab, 1)
         assert sorted(keys(await lab.claim(worker, 100)), key=str) == [None, "a", "a", "b"]
         assert await lab.claim(worker, 100) == []
 
-    async def test_keys_take_turns(self, lab: Lab) -> None:
+    async def test_keys_take_turns(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=10)
-        worker = await lab.worker()
         await fill(lab, 6, concurrency_key="noisy")
         lab.later(1)
         await fill(lab, 3, concurrency_key="b")
@@ -184,9 +170,8 @@ class Limiting(Part):
         lab.later(1)
         assert keys(await lab.claim(worker, 7)) == ["noisy", "b", "c", "noisy", "b", "c", "noisy"]
 
-    async def test_a_key_that_was_served_lately_goes_behind_those_that_wait(self, lab: Lab) -> None:
+    async def test_a_key_that_was_served_lately_goes_behind_those_that_wait(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=2)
-        worker = await lab.worker()
         await fill(lab, 9, concurrency_key="noisy")
         lab.later(1)
         first = await lab.claim(worker, 2)
@@ -200,8 +185,7 @@ class Limiting(Part):
         await free(lab, first[1])
         assert keys(await lab.claim(worker, 1)) == ["late"]
 
-    async def test_a_turn_is_remembered_when_its_job_is_done(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_turn_is_remembered_when_its_job_is_done(self, lab: Lab, worker: UUID) -> None:
         await fill(lab, 5, concurrency_key="noisy")
         await fill(lab, 2, concurrency_key="quiet")
         turns = []
@@ -212,16 +196,14 @@ class Limiting(Part):
             await free(lab, job)
         assert turns == ["noisy", "quiet", "noisy", "quiet"]
 
-    async def test_urgent_jobs_go_first_whosever_turn_it_is(self, lab: Lab) -> None:
+    async def test_urgent_jobs_go_first_whosever_turn_it_is(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=3)
-        worker = await lab.worker()
         await fill(lab, 3, concurrency_key="a")
         await fill(lab, 3, concurrency_key="b", priority=80)
         assert keys(await lab.claim(worker, 4)) == ["b", "b", "b", "a"]
 
-    async def test_a_long_line_of_a_full_key_hides_nobody(self, lab: Lab) -> None:
+    async def test_a_long_line_of_a_full_key_hides_nobody(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         await fill(lab, 900, concurrency_key="noisy")
         await fill(lab, 900, concurrency_key="noisy")
         await fill(lab, 3, concurrency_key="quiet")
@@ -230,9 +212,8 @@ class Limiting(Part):
         await fill(lab, 1)
         assert keys(await lab.claim(worker, 100)) == [None]
 
-    async def test_a_key_comes_back_with_its_job(self, lab: Lab) -> None:
+    async def test_a_key_comes_back_with_its_job(self, lab: Lab, worker: UUID) -> None:
         await rule(lab, "limit:work", max_per_key=1)
-        worker = await lab.worker()
         await fill(lab, 1, concurrency_key="a", delay=5)
         assert await lab.claim(worker, 10) == []
         lab.later(5)
@@ -246,45 +227,39 @@ class Limiting(Part):
 
     @pytest.mark.parametrize("kind", ["fixed", "sliding", "bucket"])
     @pytest.mark.parametrize("where", ["queue:default", "limit:work"])
-    async def test_no_more_begin_than_the_rate_allows(self, lab: Lab, kind: Any, where: str) -> None:
+    async def test_no_more_begin_than_the_rate_allows(self, lab: Lab, worker: UUID, kind: Any, where: str) -> None:
         await rate(lab, "api", 3, per=60, kind=kind)
         await rule(lab, where, rates=["api"])
-        worker = await lab.worker()
         await fill(lab, 9)
         lab.now = lab.now.replace(second=1)
         assert len(await lab.claim(worker, 2)) == 2
-        claimed = await lab.ask(worker, 10)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker, 10)
         assert len(claimed.jobs) == 1
-        claimed = await lab.ask(worker, 10)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker, 10)
         assert (claimed.jobs, claimed.next_due is not None) == ((), True)
         assert claimed.next_due is not None
         lab.later((claimed.next_due - lab.now).total_seconds())
         assert len(await lab.claim(worker, 10)) == (1 if kind == "bucket" else 3)
 
-    async def test_a_job_that_ends_gives_no_permit_back(self, lab: Lab) -> None:
+    async def test_a_job_that_ends_gives_no_permit_back(self, lab: Lab, worker: UUID) -> None:
         await rate(lab, "api", 1, per=60, kind="sliding")
         await rule(lab, "limit:work", rates=["api"])
-        worker = await lab.worker()
         await fill(lab, 3)
         await free(lab, *await lab.claim(worker, 10))
         assert await lab.claim(worker, 10) == []
 
-    async def test_two_tasks_share_a_rate(self, lab: Lab) -> None:
+    async def test_two_tasks_share_a_rate(self, lab: Lab, worker: UUID) -> None:
         await rate(lab, "api", 3, per=60)
         await rule(lab, "limit:a", rates=["api"])
         await rule(lab, "limit:b", rates=["api"])
-        worker = await lab.worker()
         await fill(lab, 2, "a")
         await fill(lab, 2, "b")
         await fill(lab, 1, "c")
         assert [job.task for job in await lab.claim(worker, 10)] == ["a", "a", "b", "c"]
 
-    async def test_a_keyed_rate_is_counted_for_each_key(self, lab: Lab) -> None:
+    async def test_a_keyed_rate_is_counted_for_each_key(self, lab: Lab, worker: UUID) -> None:
         await rate(lab, "api", 1, per=60, keyed=True)
         await rule(lab, "limit:work", rates=["api"], max_per_key=5)
-        worker = await lab.worker()
         await fill(lab, 2, concurrency_key="a")
         await fill(lab, 2, concurrency_key="b")
         await fill(lab, 2)  # without a key there is nothing to count
@@ -302,8 +277,7 @@ class Limiting(Part):
         lab.now = lab.now.replace(second=58, microsecond=0)
         wanted = 2 if kind == "bucket" else 3  # a bucket is smaller by what comes in during the lead
         assert len(await lab.claim(worker, 10, lead=5)) == wanted
-        claimed = await lab.ask(worker, 10, lead=5)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(worker, 10, lead=5)
         assert (claimed.jobs, claimed.paced, claimed.next_due) == (
             (),
             frozenset(),
@@ -315,13 +289,12 @@ class Limiting(Part):
         lab.later(0.001)
         assert len(await lab.claim(worker, 10, lead=5)) == (1 if kind == "bucket" else 3)
 
-    async def test_a_claim_says_which_jobs_spent_a_permit(self, lab: Lab) -> None:
+    async def test_a_claim_says_which_jobs_spent_a_permit(self, lab: Lab, worker: UUID) -> None:
         await rate(lab, "api", 3, per=60)
         await rate(lab, "own", 3, per=60, keyed=True)
         await rule(lab, "queue:slow", rates=["api"])
         await rule(lab, "limit:work", rates=["own"], max_per_key=5)
         await rule(lab, "limit:narrow", max_concurrency=1)
-        worker = await lab.worker()
         jobs = [
             lab.job("other", queue="slow"),
             lab.job("work", concurrency_key="k"),
@@ -330,16 +303,14 @@ class Limiting(Part):
             lab.job("other"),
         ]
         await lab.put_all(*jobs)
-        first = await lab.ask(worker, 10, request=7, lead=1)
-        assert isinstance(first, Claimed)
+        first = await lab.claimed(worker, 10, request=7, lead=1)
         assert {job.id for job in first.jobs} == {job.id for job in jobs}
         assert first.paced == {jobs[0].id, jobs[1].id}
         # A repeat spends nothing more, and returns the same for jobs that are held but not started.
         await lab.start(next(job for job in first.jobs if job.id == jobs[0].id))
         before = await lab.engine.records.usage([("rate", "api")])
         lab.later(1)
-        again = await lab.ask(worker, 10, request=7, lead=1)
-        assert isinstance(again, Claimed)
+        again = await lab.claimed(worker, 10, request=7, lead=1)
         assert again.paced == {jobs[1].id}
         assert (await lab.engine.records.usage([("rate", "api")])).spent == before.spent
 
@@ -347,8 +318,7 @@ class Limiting(Part):
         await rate(lab, "api", 3, per=60)
         await rule(lab, "queue:elsewhere", rates=["api"])
         await fill(lab, 2)
-        claimed = await lab.ask(await lab.worker(), 10, lead=1)
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(await lab.worker(), 10, lead=1)
         assert (len(claimed.jobs), claimed.paced) == (2, frozenset())
 
     async def test_a_job_that_is_given_back_unstarted_keeps_its_place_and_loses_its_permit(self, lab: Lab) -> None:
@@ -371,10 +341,9 @@ class Limiting(Part):
 
     # -- reading
 
-    async def test_what_is_in_use_can_be_asked(self, lab: Lab) -> None:
+    async def test_what_is_in_use_can_be_asked(self, lab: Lab, worker: UUID) -> None:
         await rate(lab, "api", 5, per=60)
         await rule(lab, "limit:work", rates=["api"], max_per_key=2)
-        worker = await lab.worker()
         await fill(lab, 2, queue="mail", concurrency_key="a")
         await fill(lab, 1, "other")
         assert len(await lab.claim(worker, 10)) == 3
@@ -461,19 +430,17 @@ class Unreadable(Part):
             await lab.put(task, queue=queue, concurrency_key=concurrency_key)
         touched = {job for job in jobs if _touches(key, job)}
         assert touched
-        wrong = await lab.engine.documents.put_setting(key, _WRONG[key], 0)
-        assert wrong is not None
+        await lab.set(key, _WRONG[key])
         assert await _claimed(lab) == jobs - touched
         assert await _claimed(lab) == set()
-        assert await lab.engine.documents.put_setting(key, _RIGHT[key], wrong.rev) is not None
+        await lab.set(key, _RIGHT[key])
         assert await _claimed(lab) == touched
 
     @pytest.mark.parametrize("document", ["", "7", "[]", "null", "{", '{"code":7}'])
     async def test_it_may_be_anything_and_is_gone_when_it_is_deleted(self, lab: Lab, document: str) -> None:
         await lab.put("send", queue="mail")
         await lab.put("sort", queue="post")
-        wrong = await lab.engine.documents.put_setting("queue:mail", document, 0)
-        assert wrong is not None
+        await lab.set("queue:mail", document)
         assert await _claimed(lab) == {"sort in post"}
-        await lab.engine.documents.put_setting("queue:mail", None, wrong.rev)
+        await lab.set("queue:mail", None)
         assert await _claimed(lab) == {"send in mail"}

@@ -1,5 +1,4 @@
-"""Profiles: for how many pairs of task and requirements a customer may have live jobs, and which jobs are never
-refused."""
+"""Profiles: for how many pairs of task and requirements a customer may have live jobs; jobs that are never refused."""
 
 from __future__ import annotations
 
@@ -53,9 +52,7 @@ async def allow(
         name=name, prefix="hr_12345678", scopes=("submit",), customer=customer, created_at=at, profiles=profiles
     )
     key = replace(key, expires_at=until)
-    document = msgspec.json.encode(StoredKey("0" * 64, key)).decode()
-    rev = next((one.rev for one in await lab.engine.documents.settings(f"key:{name}")), 0)
-    assert await lab.engine.documents.put_setting(f"key:{name}", document, rev) is not None
+    await lab.set(f"key:{name}", msgspec.json.encode(StoredKey("0" * 64, key)).decode())
 
 
 class Profiled(Part):
@@ -96,7 +93,7 @@ class Profiled(Part):
         await lab.put_all(*(lab.job(customer=ACME, queue=f"q{n}") for n in range(MAX_CUSTOMER_PROFILES + 20)))
 
     async def test_a_queue_by_customer_counts_the_same(self, lab: Lab) -> None:
-        assert await lab.engine.documents.put_setting("queue:apart", '{"by_customer": true}', 0) is not None
+        await lab.set("queue:apart", '{"by_customer": true}')
         assert (
             len(stored(await lab.insert(*names(lab, MAX_CUSTOMER_PROFILES + 5, queue="apart"))))
             == MAX_CUSTOMER_PROFILES
@@ -113,35 +110,24 @@ class Profiled(Part):
         assert stored(await lab.insert(lab.job(jobs[0].task, customer=ACME))) == [], "another has its place"
 
     async def test_what_another_session_remembers_is_no_way_around(self, lab: Lab) -> None:
-        other = lab.engine.another_session()
-        await other.open()
-        try:
+        async with lab.sessions() as [other]:
             first, second = names(lab, MAX_CUSTOMER_PROFILES), names(lab, MAX_CUSTOMER_PROFILES, prefix="other")
             for job in stored(await other.jobs.insert(first, lab.now)):
                 await lab.cancel(job)
             assert len(stored(await lab.insert(*second))) == MAX_CUSTOMER_PROFILES
             again = [replace(job, id=lab.new_id()) for job in first]
             assert stored(await other.jobs.insert(again, lab.now)) == []
-        finally:
-            await other.close()
 
     async def test_calls_at_once_are_bounded_together(self, lab: Lab) -> None:
-        sessions = [lab.engine, lab.engine.another_session(), lab.engine.another_session()]
-        for one in sessions[1:]:
-            await one.open()
-
         async def flood(engine: Engine, of: int) -> list[Job]:
             found = list[Job]()
             for n in range(4):
                 found += stored(await engine.jobs.insert(names(lab, 30, prefix=f"{of} {n}"), lab.now))
             return found
 
-        try:
-            found = await asyncio.gather(*(flood(engine, of) for of, engine in enumerate(sessions)))
-            assert sum(map(len, found)) == MAX_CUSTOMER_PROFILES
-        finally:
-            for one in sessions[1:]:
-                await one.close()
+        async with lab.sessions(2) as others:
+            found = await asyncio.gather(*(flood(engine, of) for of, engine in enumerate([lab.engine, *others])))
+        assert sum(map(len, found)) == MAX_CUSTOMER_PROFILES
 
     async def test_a_key_says_how_many(self, lab: Lab) -> None:
         await allow(lab, 3)

@@ -146,9 +146,6 @@ class Requests(Part):
         assert await lab.get(first) == first
 
     async def test_fifty_at_once_make_one_job(self, lab: Lab) -> None:
-        others = [lab.engine.another_session() for _ in range(4)]
-        sessions: list[Engine] = [lab.engine, *others]
-
         async def submit(session: Engine, job: Job) -> InsertAnswer:
             while True:
                 answer, _ = await session.jobs.insert([job, beside], lab.now)
@@ -156,15 +153,10 @@ class Requests(Part):
                     return answer
 
         beside = lab.job()
-        for session in others:
-            await session.open()
-        try:
-            texts = ('{"a":1,"b":2}', '{ "b": 2, "a": 1.0 }')
+        async with lab.sessions(4) as others:
+            sessions, texts = (lab.engine, *others), ('{"a":1,"b":2}', '{ "b": 2, "a": 1.0 }')
             wishes = [asked(lab, payload=texts[n % 2]) for n in range(50)]
             answers = await asyncio.gather(*(submit(sessions[n % 5], job) for n, job in enumerate(wishes)))
-        finally:
-            for session in others:
-                await session.close()
         assert sorted(type(answer).__name__ for answer in answers) == ["Duplicated"] * 49 + ["Inserted"]
         assert len({answer.job.id for answer in answers if not isinstance(answer, Refused)}) == 1
         assert (await lab.engine.records.ledger()).accepted == 2

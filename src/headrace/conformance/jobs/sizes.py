@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -65,8 +66,7 @@ class Bounds(Part):
         odd: dict[str, Any] = {place: {"k": object()}}
         await self._is_refused(lab, lab.job(**odd))
 
-    async def test_a_change_that_cannot_be_written_is_refused(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_change_that_cannot_be_written_is_refused(self, lab: Lab, worker: UUID) -> None:
         one, two = await lab.running(worker, "one"), await lab.running(worker, "two")
         fine, error = lab.stamp(lab.end(one, Completed("1"))), ErrorInfo("E", "m", None, {"k": object()})
         odd = lab.stamp(lab.end(two, Failed(error=error, reason=Reason.NON_RETRYABLE)))
@@ -92,8 +92,7 @@ class Bounds(Part):
         assert await lab.get(odd) == stored == replace(odd, seq=stored.seq)
 
     @pytest.mark.parametrize("bad", HALVES.values(), ids=HALVES)
-    async def test_a_change_with_half_a_character_is_refused(self, lab: Lab, bad: str) -> None:
-        worker = await lab.worker()
+    async def test_a_change_with_half_a_character_is_refused(self, lab: Lab, worker: UUID, bad: str) -> None:
         one, two = await lab.running(worker, "one"), await lab.running(worker, "two")
         fine = lab.stamp(lab.end(one, Completed("1")))
         for odd in (

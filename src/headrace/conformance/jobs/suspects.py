@@ -79,15 +79,13 @@ class Suspects(Part):
         assert (last.number, last.outcome, last.worker, last.started_at) == (2, Outcome.COMPLETED, other, began)
         assert (last.epoch, last.finished_at) == (again.epoch, lab.now)
 
-    async def test_what_another_worker_runs_does_not_count(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), await lab.worker()
+    async def test_what_another_worker_runs_does_not_count(self, lab: Lab, worker: UUID, other: UUID) -> None:
         await _running_suspect(lab, other)
         await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
         assert [one.beside_suspect for one in await lab.engine.jobs.overdue(lab.now)] == [False]
 
-    async def test_a_repeated_burial_keeps_the_record(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_repeated_burial_keeps_the_record(self, lab: Lab, worker: UUID) -> None:
         suspect, other = await _running_suspect(lab, worker), await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
         [found] = [one for one in await lab.engine.jobs.overdue(lab.now) if one.job.id == suspect.id]
@@ -98,8 +96,7 @@ class Suspects(Part):
         spared = await lab.sweep(found)
         assert (spared.charged, spared.suspect, spared.spared) == (0, 1, True)
 
-    async def test_of_two_sweepers_one_loses_a_job(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_of_two_sweepers_one_loses_a_job(self, lab: Lab, worker: UUID) -> None:
         await _running_suspect(lab, worker)
         await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
@@ -111,8 +108,7 @@ class Suspects(Part):
             assert change is not None
             assert await lab.get(change.job) == change.job
 
-    async def test_a_worker_that_comes_back_late_finds_its_job_gone(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_worker_that_comes_back_late_finds_its_job_gone(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, retry=AT_ONCE)
         await lab.engine.workers.bury(worker, 0)
         [found] = await lab.engine.jobs.overdue(lab.now)
@@ -174,8 +170,7 @@ class Suspects(Part):
         assert await _given(lab, {AMONG: 9, ALONE: 9}) == []
         assert await _given(lab, {0: 9}) == [job.id]
 
-    async def test_a_change_that_comes_too_late_moves_nothing(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_change_that_comes_too_late_moves_nothing(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, retry=AT_ONCE)
         late = loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules)
         assert late.moves
@@ -226,8 +221,7 @@ class Suspects(Part):
         await _lost(lab, job)
         known = await lab.engine.documents.profiles()
         assert known.rev > before
-        claimed = await lab.ask(await lab.worker())
-        assert isinstance(claimed, Claimed)
+        claimed = await lab.claimed(await lab.worker())
         assert claimed.profiles_rev == known.rev
 
 

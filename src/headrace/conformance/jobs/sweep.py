@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from msgspec.structs import replace
 
@@ -37,8 +39,7 @@ class Sweeping(Part):
         await lab.put(delay=10)
         assert await lab.engine.jobs.promote(lab.later(10)) == 1
 
-    async def test_retrying_and_snoozed_jobs_are_promoted_too(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_retrying_and_snoozed_jobs_are_promoted_too(self, lab: Lab, worker: UUID) -> None:
         policy = Retry(backoff=[3], jitter=False)
         failed = await lab.finish(await lab.running(worker, "one", retry=policy), Failed(error=OOPS))
         snoozed = await lab.finish(await lab.running(worker, "two"), Snoozed(3))
@@ -109,8 +110,7 @@ class Sweeping(Part):
         assert await lab.overdue() == []
 
     @pytest.mark.parametrize("status", [Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING])
-    async def test_jobs_of_a_dead_worker(self, lab: Lab, status: Status) -> None:
-        worker, other = await lab.worker(), await lab.worker()
+    async def test_jobs_of_a_dead_worker(self, lab: Lab, worker: UUID, other: UUID, status: Status) -> None:
         job = await lab.held(worker, accept=status is not Status.ASSIGNED, timeout=None)
         if status is Status.RUNNING:
             job = await lab.start(job)
@@ -128,14 +128,12 @@ class Sweeping(Part):
         lab.later(-8 * 3600)
         assert await lab.overdue() == []
 
-    async def test_jobs_of_a_worker_that_left_without_them(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_jobs_of_a_worker_that_left_without_them(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         await lab.engine.workers.retire(worker)
         assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=False, heard_at=lab.now)]
 
-    async def test_a_job_two_beats_did_not_name(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_job_two_beats_did_not_name(self, lab: Lab, worker: UUID) -> None:
         job, named = await lab.running(worker, "one"), await lab.running(worker, "two")
         lab.later(2 * lab.rules.beat)
         for _ in range(2):
@@ -148,8 +146,7 @@ class Sweeping(Part):
         assert [one.cause for one in await lab.attempts(job)] == ["beat"]
         assert await lab.overdue() == []
 
-    async def test_a_count_of_beats_ends_with_the_ownership(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_count_of_beats_ends_with_the_ownership(self, lab: Lab, worker: UUID) -> None:
         job = await lab.held(worker)
         lab.later(2 * lab.rules.beat)
         await lab.engine.workers.beat(worker, Beat(), lab.now)
@@ -173,8 +170,7 @@ class Sweeping(Part):
         assert await lab.overdue() == []
         await lab.put("work", dedup="k")
 
-    async def test_a_job_started_once_no_longer_expires(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_job_started_once_no_longer_expires(self, lab: Lab, worker: UUID) -> None:
         await lab.finish(await lab.running(worker, "one", not_after=10), Snoozed(100))
         await lab.finish(await lab.running(worker, "two", not_after=10), Failed(error=OOPS))
         lab.later(1000)

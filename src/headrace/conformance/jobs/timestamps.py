@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from headrace.conformance.jobs.limits import rule
@@ -59,8 +61,7 @@ class Dating(Part):
         assert (taken.id, taken.assigned_at, taken.accepted_at) == (job.id, lab.now, lab.now)
 
     @pytest.mark.parametrize("ending", [Completed(), Failed(error=OOPS), Released()])
-    async def test_a_run_by_a_clock_that_is_behind_is_in_order(self, lab: Lab, ending: Ending) -> None:
-        worker = await lab.worker()
+    async def test_a_run_by_a_clock_that_is_behind_is_in_order(self, lab: Lab, worker: UUID, ending: Ending) -> None:
         job = await lab.put()
         lab.later(-_BEHIND_SECONDS)
         [taken] = await lab.claim(worker)
@@ -70,8 +71,7 @@ class Dating(Part):
         await lab.finish(started, ending)
         await in_order(lab, job)
 
-    async def test_a_start_that_rides_with_the_finish_is_in_order(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_start_that_rides_with_the_finish_is_in_order(self, lab: Lab, worker: UUID) -> None:
         job = await lab.put()
         lab.later(-_BEHIND_SECONDS)
         [taken] = await lab.claim(worker)
@@ -79,8 +79,7 @@ class Dating(Part):
         assert done.started_at == done.finished_at == taken.assigned_at
         await in_order(lab, job)
 
-    async def test_the_next_attempt_is_not_dated_before_the_last(self, lab: Lab) -> None:
-        one, two = await lab.worker(), await lab.worker()
+    async def test_the_next_attempt_is_not_dated_before_the_last(self, lab: Lab, one: UUID, two: UUID) -> None:
         job = await lab.put()
         lab.later(1)
         await lab.finish(await lab.start((await lab.claim(one))[0]), Released())

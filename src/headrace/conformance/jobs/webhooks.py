@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Lab, Part
@@ -65,9 +67,8 @@ class Telling(Part):
         ledger = await lab.engine.records.ledger()
         assert (ledger.accepted, ledger.unaccounted) == (5, 0)
 
-    async def test_each_waits_for_the_one_before_it(self, lab: Lab) -> None:
+    async def test_each_waits_for_the_one_before_it(self, lab: Lab, worker: UUID) -> None:
         await self.notified(lab)
-        worker = await lab.worker()
         [held] = await lab.claim(worker, tasks=("work",))
         await lab.do(lab.end(held, Failed(error=OOPS), started_at=lab.now))
         await lab.process_notes()
@@ -119,8 +120,7 @@ class Telling(Part):
         types = [(target, type) for target, type, _ in await self.deliveries(lab)]
         assert types == [("wh_all", "job.submitted"), ("wh_all", "job.cancelled"), ("wh_ends", "job.cancelled")]
 
-    async def test_of_however_many_that_end_at_once_is_told(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_of_however_many_that_end_at_once_is_told(self, lab: Lab, worker: UUID) -> None:
         parents = [await lab.running(worker, "parent") for _ in range(2)]
         targets = tuple(Target(f"wh_{n}", ("cancelled",)) for n in range(4))
         for parent in parents:

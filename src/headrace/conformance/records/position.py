@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 
@@ -109,8 +110,7 @@ class Positions(Part):
         position = await lab.engine.records.position(job, lab.now)
         assert (position.ahead, position.keyed) == (7, 6)
 
-    async def test_what_was_done_in_the_window(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_was_done_in_the_window(self, lab: Lab, worker: UUID) -> None:
         job = await lab.put("asked")
         for status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.RETRYING):
             await lab.stand(status, status.value)
@@ -171,9 +171,8 @@ class Positions(Part):
         assert (found.since, found.ended, found.first_claimed_at) == (lab.at(-60), 5, ends[0])
 
     @pytest.mark.parametrize("seed", range(4))
-    async def test_it_agrees_with_the_core(self, lab: Lab, seed: int) -> None:
+    async def test_it_agrees_with_the_core(self, lab: Lab, worker: UUID, seed: int) -> None:
         choose = Choices(seed)
-        worker = await lab.worker()
         for _ in range(8):
             await lab.put_all(
                 *(

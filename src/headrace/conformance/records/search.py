@@ -150,8 +150,7 @@ class Finding(Part):
         ):
             assert (await records.find(filter, moment)).items == found
 
-    async def test_a_worker_is_asked_for_what_it_has_now(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_a_worker_is_asked_for_what_it_has_now(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         mine = Filter(worker=frozenset({worker, lab.new_id()}))
         assert (await lab.engine.records.find(mine, lab.now)).items == (job,)
@@ -179,8 +178,7 @@ class Finding(Part):
         assert (await lab.engine.records.find(same, lab.now)).items == ()
         assert await lab.engine.records.failures(Filter(), lab.now) == []
 
-    async def test_an_act_does_not_change_when_a_failure_was_seen(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_an_act_does_not_change_when_a_failure_was_seen(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, retry=Retry(initial=1000, jitter=False))
         job = await lab.finish(job, Failed(error=ERRORS[0]))
         seen = lab.now
@@ -201,9 +199,8 @@ class Finding(Part):
         [group] = await lab.engine.records.failures(Filter(), lab.now)
         assert group.first_seen == group.last_seen == lab.now > seen, "it failed once more"
 
-    async def test_a_job_is_found_in_the_line_it_was_moved_to(self, lab: Lab) -> None:
+    async def test_a_job_is_found_in_the_line_it_was_moved_to(self, lab: Lab, worker: UUID) -> None:
         jobs = await lab.put_all(*(lab.job("abc"[n % 3]) for n in range(9)))
-        worker = await lab.worker()
         [held] = await lab.claim(worker, 1)
         moved = await lab.do(lose(await lab.start(held), Cause.LEASE, lab.now, 0.5, lab.rules))
         assert moved.suspect

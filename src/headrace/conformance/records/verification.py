@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -46,8 +47,7 @@ class Verifying(Part):
         await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now))
         await verify(lab)
 
-    async def test_what_was_tried_is_in_order(self, lab: Lab) -> None:
-        worker = await lab.worker()
+    async def test_what_was_tried_is_in_order(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, "snoozed")
         for ending in (Snoozed(1), Snoozed(1), Released()):
             job = await lab.finish(job, ending)
@@ -65,13 +65,12 @@ class Verifying(Part):
         await lab.do(actions.cancel(gone, lab.now, lab.rules))
         await verify(lab)
 
-    async def test_messages_that_are_missing_are_found_by_number(self, lab: Lab) -> None:
+    async def test_messages_that_are_missing_are_found_by_number(self, lab: Lab, worker: UUID) -> None:
         target = Target("wh_1", EVENTS)
         whole, others = first_told(lab.job("whole", webhook=(target,)))
         await lab.engine.jobs.insert([whole], lab.now, companions={whole.id: others})
         broken, _ = first_told(lab.job("broken", webhook=(target,)))
         await lab.put_all(broken)  # without the first message
-        worker = await lab.worker()
         for job in await lab.claim(worker, tasks=("whole", "broken")):
             await lab.do(lab.end(job, Completed("1"), started_at=lab.now))
         book = await lab.engine.records.verify("messages", lab.now)
@@ -108,11 +107,10 @@ class Verifying(Part):
         [finding] = (await lab.engine.records.verify("messages", lab.now)).findings
         assert finding.what == "of 3 messages to wh_1, 2 are missing, from number 2 on"
 
-    async def test_messages_that_are_old_may_be_gone(self, lab: Lab) -> None:
+    async def test_messages_that_are_old_may_be_gone(self, lab: Lab, worker: UUID) -> None:
         target = Target("wh_1", EVENTS)
         job, others = first_told(lab.job("work", webhook=(target,)))
         await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
-        worker = await lab.worker()
         [sent] = await lab.claim(worker, tasks=(TASK,))
         await lab.do(lab.end(sent, Completed("1"), started_at=lab.now))
         lab.later(DELIVERY_RETENTION.total_seconds() + 60)
@@ -142,9 +140,8 @@ class Verifying(Part):
         await verify(lab)
 
     async def test_there_is_no_false_alarm_while_others_write(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), lab.engine.another_session()
-        await other.open()
-        try:
+        worker = await lab.worker()
+        async with lab.sessions() as [other]:
             checked = asyncio.create_task(verify(lab))
             for n in range(12):
                 job = await lab.running(worker, f"t{n}", dedup="d", concurrency_key="k" if n % 2 else None)
@@ -154,6 +151,4 @@ class Verifying(Part):
                 await lab.finish(job)
                 await other.jobs.delete(dict.fromkeys(ENDED, lab.now))
             await checked
-        finally:
-            await other.close()
         assert (await lab.engine.records.ledger()).pruned == 12

@@ -92,16 +92,7 @@ class ApiKey(msgspec.Struct, Record, frozen=True, kw_only=True):
     @property
     def grant(self) -> Permissions:
         """What its holder may do."""
-        tasks = None if self.tasks is None else frozenset(self.tasks)
-        queues = None if self.queues is None else frozenset(self.queues)
-        return Permissions(
-            scopes=frozenset(self.scopes),
-            customer=self.customer,
-            tasks=tasks,
-            queues=queues,
-            expires_at=self.expires_at,
-            profiles=self.profiles,
-        )
+        return msgspec.convert(self, Permissions, from_attributes=True)
 
 
 class StoredKey(msgspec.Struct, frozen=True):
@@ -145,10 +136,7 @@ def checked_grant(
     expires_at: datetime | None,
     profiles: Any = None,
 ) -> Permissions:
-    """Return what a new key is to allow.
-
-    :raises ConfigError: naming what cannot be used
-    """
+    """Return what a new key is to allow; :raises ConfigError: naming what cannot be used"""
     given: list[Any] = [scopes] if isinstance(scopes, str) else list(scopes)
     for one in given:
         if not isinstance(one, str) or one not in SCOPES:

@@ -86,8 +86,7 @@ def prefix_of(text: str) -> str | None:
 
 
 def form_secret(text: str) -> str:
-    """Return the secret that signs the forms of this session, beside the one for all: what is stored reveals neither it
-    nor the session."""
+    """Return the secret for the forms of this session, beside the one for all: what is stored reveals neither."""
     return sha256(b"form " + text.encode()).hexdigest()
 
 

@@ -48,8 +48,7 @@ def _is_model(cls: type) -> bool:
 
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__}
-"""How a value of a derived class is made a plain one, whatever its class returns to ``str()``: Django's ``SafeString``
-returns itself."""
+"""How a value of a derived class is made a plain one; its ``str()`` may not: Django's ``SafeString`` returns itself."""
 
 
 def _enc_hook(value: Any) -> Any:

@@ -91,10 +91,7 @@ def customs(node: inspect.Type) -> list[type]:
 
 
 def check(value: Any, node: inspect.Type, path: str) -> None:
-    """Refuse what would come back as something else; the value is known to encode.
-
-    :raises Misfit:
-    """
+    """Refuse what would come back as something else; the value is known to encode; :raises Misfit:"""
     if isinstance(node, inspect.Metadata):
         node = node.type
     if _is_any(node):

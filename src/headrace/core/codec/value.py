@@ -61,10 +61,7 @@ _OBJECT = Codec(dict[str, Any])
 
 
 def document_text(value: Any, what: str) -> str:
-    """Return a mapping of JSON values as JSON text.
-
-    :raises ConfigError: it is none, or too large; naming ``what``
-    """
+    """Return a mapping of JSON values as JSON text; :raises ConfigError: it is none, or too large; naming ``what``"""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{what} must be a mapping of JSON values, not {shown(value)}")
     try:

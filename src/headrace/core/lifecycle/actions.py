@@ -1,7 +1,7 @@
 """What people and programs do to a job from outside: what each action decides, and the table of them, ``ACTIONS``.
 
 ``JobHandle`` and ``JobSet`` have a typed method for each; the hub, the command line, the dashboard and Django's admin
-are made from the table. Expiry and pruning are here too.
+are made from the table. Expiry is here too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from headrace.core.attempt import ErrorInfo, Event
 from headrace.core.change import Change, KeyEffect
-from headrace.core.defaults import MAX_NAME_CHARACTERS, Retention, Rules
+from headrace.core.defaults import MAX_NAME_CHARACTERS, Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import LOOSE, change, dated, ended, expired, key_freed, key_kept, placed, soonest
-from headrace.core.lifecycle.retention import is_past
 from headrace.core.lifecycle.submission import submit
 from headrace.core.lifecycle.transitions import TRANSITIONS, check
 from headrace.core.status import Reason, Status, Verb
@@ -48,7 +47,6 @@ __all__ = [
     "move",
     "note_rerun",
     "postpone",
-    "prunable",
     "reprioritise",
     "rerun",
     "resolve",
@@ -265,11 +263,6 @@ def note_rerun(job: Job, again: UUID, now: datetime, *, by: str | None = None) -
     """Put on the record of an ended job that it was rerun, and as which job."""
     event = _event(job, Verb.RERUN, now, by, details={"job": str(again)})
     return change(job, Verb.RERUN, now, {}, owner=False, event=event)
-
-
-def prunable(job: Job, now: datetime, retention: Retention) -> bool:
-    """Whether its retention is over, its own or this; live jobs never are."""
-    return is_past(job, retention.cutoffs(now), now)
 
 
 def after(now: datetime, wait: float) -> datetime:

@@ -36,8 +36,7 @@ __all__ = [
 K = TypeVar("K", bound=Hashable)
 
 POLL_BEAT_RATIO = 0.85
-"""The pause between two polls, as a share of a beat: three polls fit into a lease, and no gap is longer than
-``Rules.look_gap``."""
+"""The pause between two polls, as a share of a beat: three fit into a lease, each gap into ``Rules.look_gap``."""
 
 _MIN_DEATH_POLLS = 3
 """How many polls it takes to declare a worker dead."""

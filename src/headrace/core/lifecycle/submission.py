@@ -8,12 +8,7 @@ from uuid import UUID
 from headrace.core.attempt import ErrorInfo
 from headrace.core.change import Change
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle.decision import (
-    change,
-    ended,
-    key_freed,
-    placed,
-)
+from headrace.core.lifecycle.decision import change, ended, key_freed, placed
 from headrace.core.status import Reason, Status, Verb
 
 __all__ = ["admit", "submit", "unblock"]

@@ -56,8 +56,7 @@ _said = msgspec.json.Decoder(_Said).decode
 
 
 def allowed(customer: str, keys: Iterable[str], now: datetime) -> int:
-    """Return for how many pairs a customer may have live jobs, by the stored documents of keys: the maximum of its keys
-    that have not expired."""
+    """Return for how many pairs a customer may have live jobs: the maximum of its stored keys that have not expired."""
     found = list[int]()
     for document in keys:
         try:
@@ -77,10 +76,7 @@ def excess(has: Collection[Pair], wanted: Iterable[Pair], most: int) -> set[Pair
 
 
 def checked_profiles(value: object) -> int | None:
-    """Return the setting of a key; None: the default.
-
-    :raises ConfigError: it is no number of pairs
-    """
+    """Return the setting of a key; None: the default; :raises ConfigError: it is no number of pairs"""
     return None if value is None else whole(value, "profiles", 1, MAX_CUSTOMERS_PROFILES)
 
 

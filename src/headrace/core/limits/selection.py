@@ -80,8 +80,7 @@ def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
 
 
 def refusal(ask: ClaimRequest, limits: Limits) -> ConfigError | None:
-    """Return why a request cannot be served: it selects customers in queues that are not by customer; None if it
-    can."""
+    """Return why a request is refused: it selects customers in queues that are not by customer; None: it is not."""
     if ask.customers is None:
         return None
     if ask.queues is None:

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.codec.record import Record
 from headrace.core.stats.histogram import Quantiles
-from headrace.core.stats.rollup import STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
+from headrace.core.stats.rollup import COUNTS, STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
 
 __all__ = ["By", "Charts", "Point", "Series", "charts_of", "step_for"]
 
@@ -43,11 +43,8 @@ class Point(msgspec.Struct, Record, frozen=True, kw_only=True):
     @classmethod
     def of(cls, at: datetime, seconds: int, totals: Totals) -> Point:
         """Return the point of these totals."""
-        counts = {name: getattr(totals, name) for name in _COUNTS}
+        counts = {name: getattr(totals, name) for name in COUNTS}
         return cls(at=at, seconds=seconds, waiting=totals.waited.quantiles(), running=totals.ran.quantiles(), **counts)
-
-
-_COUNTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled", "retried")
 
 
 class Series(msgspec.Struct, Record, frozen=True, kw_only=True):

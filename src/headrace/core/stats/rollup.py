@@ -17,6 +17,7 @@ from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
 from headrace.core.stats.histogram import Histogram
 
 __all__ = [
+    "COUNTS",
     "OTHER",
     "STEP_RETENTION",
     "Rollup",
@@ -89,14 +90,12 @@ class Totals(msgspec.Struct, array_like=True):
 
     def tally(self, other: Totals) -> None:
         """Add its counts, and not its durations."""
-        self.completed += other.completed
-        self.failed += other.failed
-        self.timed_out += other.timed_out
-        self.lost += other.lost
-        self.snoozed += other.snoozed
-        self.released += other.released
-        self.cancelled += other.cancelled
-        self.retried += other.retried
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+COUNTS = Totals.__struct_fields__[:-2]
+"""The names of the counts."""
 
 
 class Rollup(msgspec.Struct, array_like=True):

@@ -166,8 +166,7 @@ def delivery(
 
 
 def _receiver(target: Target) -> str:
-    """Return the concurrency key that deliveries to one webhook of the operator share, or to all of one customer, which
-    has keys of its own."""
+    """Return the concurrency key that deliveries to one webhook of the operator, or to all of one customer, share."""
     return target.id if target.customer is None else "webhooks"
 
 

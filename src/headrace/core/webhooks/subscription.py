@@ -155,8 +155,7 @@ class Credentials(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def rotated(kept: Credentials, secret: KeptSecret, now: datetime, until: datetime) -> Credentials:
-    """Return the same with a new secret; the old one is used until then, earlier ones only as long as they were to
-    be."""
+    """Return the same with a new secret; the old one is used until then, earlier ones as long as before."""
     old = (replace(one, until=until if one.until is None else one.until) for one in kept.secrets)
     return replace(kept, secrets=(secret, *(one for one in old if one.until and one.until > now)))
 

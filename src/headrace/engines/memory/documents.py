@@ -11,17 +11,14 @@ from headrace.core.audit import Audited
 from headrace.core.lifecycle.duty import FREE, given_back, holder_of, taken
 from headrace.core.limits.settings import limits_of
 from headrace.engine import Profiles, Setting
-from headrace.engines.memory.state import Session
+from headrace.engines.memory.state import Role
 from headrace.engines.validation import refuse_text
 
 __all__ = ["Documents"]
 
 
-class Documents:
+class Documents(Role):
     """The role ``documents`` of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def profiles(self) -> Profiles:
         with self._state() as state:

@@ -9,17 +9,14 @@ from uuid import UUID
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH
-from headrace.engines.memory.state import Session, State
+from headrace.engines.memory.state import Role, State
 from headrace.engines.validation import refuse_entries
 
 __all__ = ["Entries"]
 
 
-class Entries:
+class Entries(Role):
     """The role ``entries`` of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
         refuse_entries(appends)

@@ -10,17 +10,14 @@ from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.engine import MAX_BATCH, Processed, Refused
-from headrace.engines.memory.state import Session
+from headrace.engines.memory.state import Role
 from headrace.engines.validation import refuse_jobs
 
 __all__ = ["Families"]
 
 
-class Families:
+class Families(Role):
     """The role ``families`` of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
         with self._state() as state:

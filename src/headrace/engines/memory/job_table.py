@@ -122,8 +122,7 @@ class KeptEntries:
 
 
 Line = tuple[str, int, str | None, tuple[str | None, ...]]
-"""A queue, a profile, a concurrency key and, where the queue is ``by_customer``, the customer: jobs that differ only in
-their position."""
+"""Queue, profile, concurrency key and, where the queue is ``by_customer``, customer: its jobs differ in position."""
 
 
 class JobTable:
@@ -349,8 +348,7 @@ class JobTable:
     # -- profiles
 
     def want_of_room(self, jobs: Iterable[Job], allowed: Callable[[str], int]) -> dict[UUID, HeadraceError]:
-        """Return which of these new jobs need a profile too many, and why; ``allowed``: how many a customer may
-        have."""
+        """Return which new jobs need a profile too many, and why; ``allowed``: how many a customer may have."""
         spots = {job.id: (staked_by(job.spec), _profile_key(job)) for job in jobs}
         refused = dict[UUID, HeadraceError]()
         for customer in {whose for whose, _ in spots.values() if whose}:

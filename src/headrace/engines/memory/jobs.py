@@ -19,7 +19,7 @@ from headrace.core.matching.customers import turn_of
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.job_table import Index
-from headrace.engines.memory.state import Session, State
+from headrace.engines.memory.state import Role, State
 from headrace.engines.validation import refuse_changes, refuse_jobs
 
 __all__ = ["Jobs"]
@@ -28,11 +28,8 @@ _UNSTARTED = frozenset({Status.ASSIGNED, Status.ACCEPTED})
 _UNNAMED = 2
 
 
-class Jobs:
+class Jobs(Role):
     """The role ``jobs`` of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def insert(
         self,

@@ -19,17 +19,14 @@ from headrace.core.stats.failures import FailureGroup, grouped
 from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
 from headrace.engines.memory.job_table import JobTable
-from headrace.engines.memory.state import Session
+from headrace.engines.memory.state import Role
 from headrace.engines.memory.verification import verify
 
 __all__ = ["Records"]
 
 
-class Records:
+class Records(Role):
     """The role ``records`` of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         below, found = cursor_of(cursor), list[Job]()

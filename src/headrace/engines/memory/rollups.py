@@ -6,16 +6,13 @@ from datetime import datetime
 
 from headrace.core.stats.rollup import Rollup, concerns, regrouped
 from headrace.engine.rollups import MAX_ROLL
-from headrace.engines.memory.state import Session
+from headrace.engines.memory.state import Role
 
 __all__ = ["Rollups"]
 
 
-class Rollups:
+class Rollups(Role):
     """The role ``rollups`` of one session."""
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def read(
         self, since: datetime, until: datetime, task: str | None = None, queue: str | None = None

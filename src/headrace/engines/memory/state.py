@@ -29,7 +29,7 @@ from headrace.engines.memory.job_table import JobTable
 from headrace.engines.memory.relations import Relations
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 
-__all__ = ["Session", "State", "Worker"]
+__all__ = ["Role", "Session", "State", "Worker"]
 
 
 class Worker:
@@ -178,11 +178,15 @@ class Session:
 
     @contextmanager
     def state(self) -> Iterator[State]:
-        """Give the state to one verb.
-
-        :raises NotOpen: the session is closed.
-        """
+        """Give the state to one verb; :raises NotOpen: the session is closed."""
         if not self.is_open:
             raise NotOpen("this session of the memory engine is not open")
         with self._lock:
             yield self._state
+
+
+class Role:
+    """A role of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._state = session.state

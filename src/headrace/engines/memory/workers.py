@@ -8,18 +8,15 @@ from uuid import UUID
 
 from headrace.core.lifecycle.suspects import ran_together
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
-from headrace.engines.memory.state import Session, State, Worker
+from headrace.engines.memory.state import Role, State, Worker
 
 __all__ = ["Workers"]
 
 
-class Workers:
+class Workers(Role):
     """The role ``workers`` of one session."""
 
     gone_after = 0.0  # no worker is ever found gone: all users of this store share its process
-
-    def __init__(self, session: Session) -> None:
-        self._state = session.state
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         with self._state() as state:

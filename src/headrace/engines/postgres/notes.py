@@ -190,8 +190,7 @@ class Notes:
         return _Page({id: _NOTES[kind] for id, kind in zip(ids, kinds, strict=True)}, hearing, partly)
 
     async def _hold(self, connection: Connection, page: _Page, *, wait: bool) -> tuple[list[Job], set[int]]:
-        """Lock the jobs that may have to change; return these, and the order numbers of those that another has
-        locked."""
+        """Lock the jobs that may have to change; return them, and the order numbers that another has locked."""
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")

@@ -1,5 +1,4 @@
-"""Hints between this session and a hub, over one WebSocket, which also shows that a worker lives; only speed depends on
-it."""
+"""Hints between this session and a hub, over a WebSocket that also shows that a worker lives; only for speed."""
 
 from __future__ import annotations
 

@@ -53,10 +53,7 @@ class _Problem(msgspec.Struct):
 
 
 def decoded(body: bytes, kind: Any, address: Address) -> Any:
-    """Return the reply of a hub.
-
-    :raises EngineError: it is not of this type
-    """
+    """Return the reply of a hub; :raises EngineError: it is not of this type"""
     try:
         return decode(body, kind)
     except msgspec.MsgspecError as error:
@@ -190,10 +187,7 @@ class Calls:
         return hello
 
     async def call(self, verb: WireCall, arguments: Any) -> Any:
-        """Return the hub's reply to a verb.
-
-        :raises Unavailable: it could not be reached, or it did not reply
-        """
+        """Return the hub's reply to a verb; :raises Unavailable: it could not be reached, or it did not reply"""
         pool = self._pool
         if pool is None:
             raise NotOpen("the session is not open")

@@ -113,10 +113,7 @@ class Reading:
         return Answer(self.status, self._kind, self.body)
 
     def feed(self, data: bytes) -> bool:
-        """Take received bytes; return whether the reply is whole.
-
-        :raises ValueError: this is no HTTP
-        """
+        """Take received bytes; return whether the reply is whole; :raises ValueError: this is no HTTP"""
         self._data += data
         if not self.status and not self._read_head():
             return False

@@ -13,8 +13,7 @@ from headrace.errors import HeadraceError
 __all__ = ["NO_GROUPS", "Groups", "Sorted"]
 
 Sorted = tuple[list[int], list[tuple[UUID, UUID | None]], Admission]
-"""Some jobs as ``encoding.sort_out`` sorts them: the indexes of those to store, the reply for each, and why some are
-refused."""
+"""Jobs as ``encoding.sort_out`` sorts them: the indexes to store, the reply for each, and why some are refused."""
 
 Answers = Callable[[Mapping[UUID, Job]], list[InsertAnswer]]
 """Makes the replies, given the jobs that are stored by then."""

@@ -241,8 +241,7 @@ def labels_asked(filter: Filter) -> list[list[str]]:
 
 
 Place = tuple[str, str, str, str]
-"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): the key of a
-subqueue."""
+"""The key of a subqueue: queue, task, requirements and, in queues ``by_customer``, the customer as JSON (else "")."""
 
 _sorted = msgspec.json.Encoder(order="sorted").encode
 

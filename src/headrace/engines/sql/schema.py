@@ -56,9 +56,6 @@ def missing(known: Sequence[Migration], done: Sequence[str], place: object) -> l
 
 
 def refuse_old(steps: Sequence[Migration], place: object) -> None:
-    """Refuse a store that still needs steps.
-
-    :raises SchemaTooOld:
-    """
+    """Refuse a store that still needs steps; :raises SchemaTooOld:"""
     if steps:
         raise SchemaTooOld(f"{place} needs {', '.join(step.name for step in steps)}: run `headrace migrate`")

@@ -32,8 +32,7 @@ Stakes = frozenset[tuple[str, int]]
 """Customers, each with a subqueue in which it has a stake."""
 
 Interned = tuple[dict[Spot, int], dict[Spot, HeadraceError], int]
-"""Subqueues by spot, why other spots were refused one, and the count of collections for which the subqueues are
-valid."""
+"""Subqueues by spot, why other spots were refused one, and the count of collections for which they are valid."""
 
 
 def spot_of(job: Job, by_customer: Container[str]) -> Spot:
@@ -174,8 +173,7 @@ class KnownSubqueues:
             self.forget(self._collected)
 
     def recall(self, job: Job) -> tuple[int, int] | None:
-        """Return the subqueue of a job and the count of collections for which it is valid, if both are known; from any
-        thread."""
+        """Return the subqueue of a job and its valid count of collections, if both are known; from any thread."""
         collected, by_customer = self._collected, self._by_customer
         subqueue = self._subqueues.get(place_of(job, by_customer))
         if (

@@ -31,11 +31,9 @@ class Documents(SqlDocuments):
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
 
         def write(connection: apsw.Connection) -> Setting | None:
-            connection.execute("BEGIN IMMEDIATE")
             here = connection.execute("SELECT value, rev FROM settings WHERE key = ?", (key,)).get
             was = Setting(key, "null", 0) if here is None else Setting(key, *here)
             if was.rev != expect:
-                connection.execute("ROLLBACK")
                 return None
             # One counter for all settings: so a key never gets the same rev twice, even after it was deleted.
             rev: int = connection.execute("UPDATE books SET settings_rev = settings_rev + 1 RETURNING settings_rev").get
@@ -55,7 +53,6 @@ class Documents(SqlDocuments):
                 connection.execute(
                     "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (MAX_AUDIT_ENTRIES,)
                 )
-            connection.execute("COMMIT")
             return was if value is None else Setting(key, value, rev)
 
-        return await self._writer.run(write)
+        return await self._writer.write(write)

@@ -29,14 +29,12 @@ class Entries(SqlEntries):
         rows = [list(map(row_of_entry, one.entries)) for one in appends]
 
         def write(connection: apsw.Connection) -> list[Kept]:
-            connection.execute("BEGIN IMMEDIATE")  # no change takes a job from its owner before the commit
-            kept: list[Kept] = []
+            kept: list[Kept] = []  # no change takes a job from its owner before the commit
             for owner, entries in zip(owners, rows, strict=True):
                 seq = connection.execute(ask("owned"), owner).get
                 if seq is not None:
                     connection.executemany(ask("append"), [(seq, *entry) for entry in entries])
                 kept.append("stale" if seq is None else "kept")
-            connection.execute("COMMIT")
             return kept
 
-        return await self._writer.run(write)
+        return await self._writer.write(write)

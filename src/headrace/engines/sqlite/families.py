@@ -61,13 +61,11 @@ class Families(SqlFamilies):
 
     async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
         def write(connection: apsw.Connection) -> Batch | None:
-            connection.execute("BEGIN IMMEDIATE")
             found = batches_by_id(connection, [batch]).get(batch)
             if found is not None and (made := cancelled(found, now, by)) is not None:
                 found = made
                 connection.execute(ask("cancel_batch"), (batch.bytes, micros(now), by))
                 connection.execute(ask("note"), (encode([(Note.STOPPED, 0, f"b{batch}")]),))
-            connection.execute("COMMIT")
             return found
 
-        return await self._writer.run(write)
+        return await self._writer.write(write)

@@ -19,7 +19,6 @@ from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS
 from headrace.core.job import Job
 from headrace.core.query import Filter
 from headrace.engine.transactions import walk
-from headrace.engines.sql.encoding import encode
 from headrace.engines.sql.reader import history_of
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.search.dialect import Asked, Asking, Dialect
@@ -27,7 +26,7 @@ from headrace.engines.sql.search.finder import Finder
 from headrace.engines.sql.verification import counting
 from headrace.engines.sqlite.jobs.rows import shown_of
 from headrace.engines.sqlite.store.connection import ask
-from headrace.engines.sqlite.store.thread import DbThread
+from headrace.engines.sqlite.store.thread import DbThread, bound
 from headrace.engines.validation import has_halves
 
 __all__ = ["Records", "prepare"]
@@ -94,7 +93,7 @@ class Finding(Finder):
                 if not wanted:
                     raise asyncio.CancelledError
                 text, values = asked
-                return connection.execute(text, [_bound(value) for value in values]).fetchall()
+                return connection.execute(text, [bound(value) for value in values]).fetchall()
 
             connection.execute("BEGIN")
             answer = walk(begin(), execute)
@@ -142,9 +141,3 @@ class Records(SqlRecords):
     ) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)
         return position_of(*(await self._search("position", *place, *statuses, since))[0])
-
-
-def _bound(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return value.bytes
-    return encode(value) if isinstance(value, list) else value

@@ -34,14 +34,12 @@ class Rollups:
 
     async def roll(self, now: datetime, limit: int = MAX_ROLL) -> int:
         def write(connection: apsw.Connection) -> int:
-            connection.execute("BEGIN IMMEDIATE")
             taken: list[Any] = connection.execute(ask("take_reports"), (limit,)).fetchall()
             taken += connection.execute(ask("take_rollups"), (*due(now), limit)).fetchall()
             if taken:
                 moved = together(taken, now)
                 there = connection.execute(ask("take_places"), (encode(places_of(moved)),)).fetchall()
                 connection.executemany("INSERT INTO rollups VALUES (?, ?, ?, ?, ?)", written(moved, there))
-            connection.execute("COMMIT" if taken else "ROLLBACK")
             return len(taken)
 
-        return await self._writer.run(write)
+        return await self._writer.write(write)

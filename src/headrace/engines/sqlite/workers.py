@@ -58,14 +58,9 @@ class Workers(SqlWorkers):
             for worker, beat in beats.items()
         ]
 
-        def write(connection: apsw.Connection) -> list[tuple[int, str, str, int, int] | None]:
-            connection.execute("BEGIN IMMEDIATE")
-            answers = [_beat(connection, *one) for one in said]
-            connection.execute("COMMIT" if any(answers) else "ROLLBACK")
-            return answers
-
+        answers = await self._writer.write(lambda connection: [_beat(connection, *one) for one in said])
         found = dict[UUID, Alive | Dead]()
-        for worker, told in zip(beats, await self._writer.run(write), strict=True):
+        for worker, told in zip(beats, answers, strict=True):
             if told is None:
                 found[worker] = Dead()
                 continue
@@ -81,27 +76,23 @@ class Workers(SqlWorkers):
 
     async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
         def write(connection: apsw.Connection) -> bool:
-            connection.execute("BEGIN IMMEDIATE")
             found = connection.execute(ask("bury"), (worker.bytes, beats, mass_death)).get is not None
             if found:
                 connection.execute(ask("free_duties"), (worker.bytes,))
-            connection.execute("COMMIT")
             return found
 
-        buried = await self._writer.run(write)
+        buried = await self._writer.write(write)
         if buried:
             await self._reader.run(lambda connection: self._presence.remove(worker))
         return buried
 
     async def retire(self, worker: UUID) -> None:
         def write(connection: apsw.Connection) -> None:
-            connection.execute("BEGIN IMMEDIATE")
             connection.execute(ask("retire"), (worker.bytes,))
             connection.execute(ask("free_duties"), (worker.bytes,))
             connection.execute(ask("forget"))
-            connection.execute("COMMIT")
 
-        await self._writer.run(write)
+        await self._writer.write(write)
         await self._reader.run(lambda connection: self._presence.remove(worker))
 
 

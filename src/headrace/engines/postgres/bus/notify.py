@@ -51,8 +51,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
 
     sender: str
     topics: tuple[str, ...]
-    """The topics it listens for, of those with hints only on demand. A session of another version may name unknown
-    ones."""
+    """The topics it listens for, of those with hints only on demand; another version may name unknown ones."""
     lasts: float
     """For how many seconds this call counts."""
     asks: bool

@@ -298,8 +298,7 @@ class Applying:
         return verdicts
 
     async def _write_alone(self, change: Change, now: datetime) -> Verdict:
-        """Apply a change that takes a key, retries an ended job, merges a submit or inserts other jobs, in its own
-        transaction."""
+        """Apply, in its own transaction, a change that takes a key, retries, merges a submit or inserts other jobs."""
         inserts = await self._storing(change.inserts) if change.inserts else None
         moving, none = await self.moving(change, now)
         try:

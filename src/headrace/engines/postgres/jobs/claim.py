@@ -47,14 +47,12 @@ def one_subqueue(schema: str) -> str:
 
 
 def few_subqueues(schema: str) -> str:
-    """Return the statement for a request that serves a few subqueues: it reads all that could be wanted of each at
-    once."""
+    """Return the statement for a request of a few subqueues: it reads all that could be wanted of each at once."""
     return many_subqueues(schema, ())
 
 
 def many_subqueues(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
-    """Return the statement for a request that serves many subqueues: it reads a few jobs of each, then more where they
-    may come next."""
+    """Return the statement for a request of many subqueues: it reads a few jobs of each, then more where needed."""
     parts = [_head(schema, "ANY ($14)"), sql("claim_subqueues", schema)]
     sizes = [*levels, "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):

@@ -59,8 +59,7 @@ RUN = (
     Column("last", "integer", table=""),
     *(column for column in NEW if column.name not in ("id", "payload", "held_key", "request")),
 )
-"""The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no dedup key
-and no request key."""
+"""What ``insert.sql`` takes for each run of jobs that differ only in id and payload, without dedup and request keys."""
 
 ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "labels"))
 """The columns that ``insert_one.sql`` takes of one job without a concurrency key and without labels."""

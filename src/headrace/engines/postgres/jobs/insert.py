@@ -1,5 +1,4 @@
-"""Inserting new jobs in one statement; a lookup comes first only if they have dedup or request keys, or one is stored
-already."""
+"""Inserting new jobs in one statement, after a lookup if they have dedup or request keys, or one is stored already."""
 
 from __future__ import annotations
 

@@ -107,8 +107,7 @@ _NEW = _past(Moments(), "[]")
 
 
 class _Pasts(dict[str | None, dict[str, Any]]):
-    """What states have of jobs beyond new ones, each read once: jobs that were lost together and had not begun have the
-    same."""
+    """What states have beyond those of new jobs, each read once: jobs lost together before they began have the same."""
 
     def __init__(self, at: Moments) -> None:
         super().__init__({None: {}})

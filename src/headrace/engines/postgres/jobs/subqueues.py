@@ -147,8 +147,7 @@ class Subqueues(KnownSubqueues):
         )
 
     async def _fresh(self, connection: Connection, codes: list[str]) -> tuple[set[str], int, int]:
-        """Return which of these digests no live profile has, how many profiles are live, and how many of these are not
-        customers'."""
+        """Return which digests no live profile has, how many profiles are live, and how many not customers'."""
         fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
         live: int = await connection.fetchval(f"SELECT count(*) FROM {self._schema}.profiles WHERE live")
         there_is_room = live + len(fresh) <= (room_for(None) or 0)

@@ -33,8 +33,7 @@ def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int], alike: froze
 
 
 def literal(values: Sequence[Any]) -> str:
-    """Return numbers, ids or words as the text of an array; JSON writes them as PostgreSQL does but for the
-    brackets."""
+    """Return numbers, ids or words as the text of an array: PostgreSQL differs from JSON only in the brackets."""
     return f"{{{encode(values)[1:-1]}}}"
 
 

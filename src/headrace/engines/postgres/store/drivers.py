@@ -207,8 +207,7 @@ class _Django(_Blocking):
 
 
 def _text(statement: Statement) -> tuple[Any, dict[str, str]]:
-    """Return a statement as SQLAlchemy takes it, with any driver beneath; single colons are no parameters and are
-    escaped."""
+    """Return a statement as SQLAlchemy takes it, with any driver; single colons, which are no parameters, escaped."""
     from sqlalchemy import bindparam, text
     from sqlalchemy.types import Text
 

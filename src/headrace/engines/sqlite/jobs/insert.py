@@ -263,8 +263,7 @@ def _requests(jobs: Iterable[Job]) -> str:
 def inserting(
     jobs: Sequence[Job], companions: Companions | None = None, *, limited: Limited | None = None
 ) -> Statements[list[InsertAnswer]]:
-    """Store new jobs, in the order given, each with its companions; none is refused for lack of a profile, unless
-    ``limited`` is given."""
+    """Store new jobs in order, each with its companions; only ``limited`` refuses some for lack of a profile."""
     groups = Groups(companions)
     joined = groups.joined(jobs)
     refuse_jobs(joined)

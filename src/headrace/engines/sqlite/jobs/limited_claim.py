@@ -158,8 +158,7 @@ class _Table:
             yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(subqueue, key, entry)
 
     def _of_subqueue(self, subqueue: int, first: QueuedEntry) -> Iterator[QueuedEntry]:
-        """Yield the jobs without keys of a subqueue: the first, which was read already, and the others when they are
-        wanted."""
+        """Yield the jobs without keys: the first, which was read already, and the others when they are wanted."""
         yield first
         yield from self._entries(statement("rest_of_subqueue"), subqueue, first.rank, first.arrived_at, first.seq)
 

@@ -39,13 +39,10 @@ class Subqueues(KnownSubqueues):
         limited = None if now is None else (self._recounts, now)
 
         def write(connection: apsw.Connection) -> Interned:
-            connection.execute("BEGIN IMMEDIATE")
             found, refused = drive(connection, interning(spots, limited))
-            collected: int = connection.execute("SELECT collected FROM books").get
-            connection.execute("COMMIT")
-            return found, refused, collected
+            return found, refused, connection.execute("SELECT collected FROM books").get
 
-        return await self._writer.run(write)
+        return await self._writer.write(write)
 
     async def _queues(self) -> tuple[int, frozenset[str]]:
         def read(connection: apsw.Connection) -> tuple[int, frozenset[str]]:
@@ -217,8 +214,7 @@ class Served:
         self._asks: dict[Any, tuple[int, int]] = {}
 
     def of(self, connection: apsw.Connection, ask: ClaimRequest, subqueues_rev: int | None = None) -> tuple[int, int]:
-        """Return the request's number and the rev of the subqueues it was made from; made again if that is not
-        ``subqueues_rev``."""
+        """Return the request's number and the rev of its subqueues; made again if that is not ``subqueues_rev``."""
         key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
         if known is not None and subqueues_rev in (None, known[1]):

@@ -137,10 +137,7 @@ def check_place(path: Path) -> None:
 
 
 def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
-    """Refuse a database that is not headrace's.
-
-    :raises ConfigError:
-    """
+    """Refuse a database that is not headrace's; :raises ConfigError:"""
     tables, ours = connection.execute("SELECT count(*), total(name = 'migrations') FROM sqlite_schema").get
     if tables and not ours:
         raise ConfigError(f"{path} is a database of something else: name another file")

@@ -94,6 +94,19 @@ _CHECK_SECONDS = 0.01
 file system of another machine."""
 
 _REOPEN = "close the App and open it again, or restart the program"
+_DELETED = (
+    "{path} was deleted or moved away while it was open, and what is written now would be lost: put it back, if it"
+    " is still somewhere, then {reopen}; if there is no file then, a new and empty one is made"
+)
+_REPLACED = (
+    "{path} was replaced by another file while it was open, and what is written to the old one would be lost:"
+    " {reopen}, to go on with the one that is there now"
+)
+_EMPTIED = "{path} was emptied while it was open: stop every program that uses it, restore a backup, then {reopen}"
+_LOGLESS = (
+    "{log} was deleted or replaced while {path} was open, and the newest commits may be in the old one alone: stop"
+    " every program that uses it in good order (no kill), which saves them, and start them again"
+)
 
 
 class Files:
@@ -110,7 +123,7 @@ class Files:
         self._file = find(path)
         # In this order, so that the identity is that of the file that the connection has open.
         if has_moved(connection):
-            raise _replaced(self._path)
+            raise _lost(_REPLACED, self._path)
         self._logs = [_identity(name) for name in self._beside]
         self._known: Identity = ()
         """All of these, once all files exist."""
@@ -143,13 +156,13 @@ class Files:
     def _look(self) -> None:
         """Check one after the other, and raise what is wrong with it."""
         if find(self._path) != self._file:
-            raise _replaced(self._path)
+            raise _lost(_REPLACED, self._path)
         for place, name in enumerate(self._beside):
             found, known = _identity(name), self._logs[place]
             if known is None:  # SQLite had not needed it yet
                 self._logs[place] = found
             elif found != known:
-                raise _logless(self._path, name)
+                raise _lost(_LOGLESS, self._path, name)
         self._known = *self._file, *(self._logs[0] or ()), *(self._logs[1] or ())
         if self._clock is not None and self._watch is None and None not in self._logs:
             self._watch = self._begin_watch()
@@ -172,18 +185,18 @@ def find(path: Path) -> Identity:
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise _deleted(path) from None
+        raise _lost(_DELETED, path) from None
     except OSError as error:
-        raise StoreLost(f"{path} cannot be looked at: {error}; then {_REOPEN}", outcome="unknown") from error
+        raise _lost("{path} cannot be looked at: {error}; then {reopen}", path, error=error) from error
     if not found.st_size:  # SQLite writes its first page before anything else, and never removes it
-        raise _emptied(path)
+        raise _lost(_EMPTIED, path)
     return identity_of(found)
 
 
 def refuse_empty(connection: apsw.Connection, path: Path) -> None:
     """Refuse a file without tables, in which a new store would be made in place of a lost one; :raises StoreLost:"""
     if not connection.execute("SELECT count(*) FROM sqlite_schema").get:
-        raise _emptied(path)
+        raise _lost(_EMPTIED, path)
 
 
 def has_moved(connection: apsw.Connection) -> bool:
@@ -198,32 +211,5 @@ def _identity(name: str) -> Identity | None:
     return None if found is None else found[0]
 
 
-def _deleted(path: Path) -> StoreLost:
-    return StoreLost(
-        f"{path} was deleted or moved away while it was open, and what is written now would be lost: put it back, if it"
-        f" is still somewhere, then {_REOPEN}; if there is no file then, a new and empty one is made",
-        outcome="unknown",
-    )
-
-
-def _replaced(path: Path) -> StoreLost:
-    return StoreLost(
-        f"{path} was replaced by another file while it was open, and what is written to the old one would be lost:"
-        f" {_REOPEN}, to go on with the one that is there now",
-        outcome="unknown",
-    )
-
-
-def _emptied(path: Path) -> StoreLost:
-    return StoreLost(
-        f"{path} was emptied while it was open: stop every program that uses it, restore a backup, then {_REOPEN}",
-        outcome="unknown",
-    )
-
-
-def _logless(path: Path, log: str) -> StoreLost:
-    return StoreLost(
-        f"{log} was deleted or replaced while {path} was open, and the newest commits may be in the old one alone: stop"
-        " every program that uses it in good order (no kill), which saves them, and start them again",
-        outcome="unknown",
-    )
+def _lost(text: str, path: Path, log: str = "", error: object = None) -> StoreLost:
+    return StoreLost(text.format(path=path, log=log, error=error, reopen=_REOPEN), outcome="unknown")

@@ -44,8 +44,7 @@ class _Events:
         """How many use each watch: the kernel has one of a file, however often it is requested."""
         self._numbers = itertools.count(1)
         self.number = 0
-        """How often there was something. Counted before the events are read, so that a thread that finds none finds the
-        higher number."""
+        """How often there was something; counted before the events are read, so that who finds none finds it higher."""
 
     def add(self, path: str, mask: int) -> int:
         """Watch this file, too; return the number of the watch. :raises OSError:"""

@@ -26,7 +26,7 @@ from headrace.engines.sqlite.store.files import Files
 from headrace.errors import EngineError, NotOpen, StoreLost
 from headrace.runtime.host import Host
 
-__all__ = ["Answers", "DbThread"]
+__all__ = ["Answers", "DbThread", "bound"]
 
 
 _Over = Callable[[Any, Exception | None], None]
@@ -190,7 +190,7 @@ class DbThread:
 
     async def fetch(self, name: str, *args: Any) -> list[Any]:
         """Run the statement of this name; return its rows."""
-        values = [_bound(arg) for arg in args]
+        values = [bound(arg) for arg in args]
         return await self.run(lambda connection: connection.execute(ask(name), values).fetchall())
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
@@ -198,6 +198,17 @@ class DbThread:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.begin(call, partial(_settle, answer))
         return await answer
+
+    async def write(self, call: Callable[[apsw.Connection], T]) -> T:
+        """Run this call on the thread, in a transaction that is committed after it."""
+
+        def transact(connection: apsw.Connection) -> T:
+            connection.execute("BEGIN IMMEDIATE")
+            answer = call(connection)
+            connection.execute("COMMIT")
+            return answer
+
+        return await self.run(transact)
 
     def begin(self, call: Callable[[apsw.Connection], T], over: Callable[[T | None, Exception | None], None]) -> None:
         """Run this call on the thread; ``over`` is called on the loop of ``open`` with its result or its error."""
@@ -351,7 +362,7 @@ class DbThread:
                 raise
 
 
-def _bound(value: Any) -> Any:
+def bound(value: Any) -> Any:
     """Return a value as a statement takes it: ids as their bytes, lists as JSON."""
     if isinstance(value, UUID):
         return value.bytes
