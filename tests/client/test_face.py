@@ -59,7 +59,7 @@ def test_a_noun_has_these_names(noun: str) -> None:
 
 def test_actions_are_methods_of_handles_and_sets_alone() -> None:
     assert public(JobSet(App("memory://"), {})) == {"list", "count", "preview", "act", *ACTIONS.split()}
-    handle = JobHandle(App("memory://"), UUID(int=0))
+    handle: JobHandle[Any] = JobHandle(App("memory://"), UUID(int=0))
     own = "id task duplicate replaced last status refresh result ended watch stream logs explain"
     assert public(handle) == {*own.split(), *ACTIONS.split()}
     assert len(public(handle)) == 22

@@ -43,7 +43,7 @@ pytestmark = [
 ]
 
 # The same examples in every run: a test that fails once in a while says nothing.
-examples = settings(
+SETTINGS = settings(
     max_examples=examples(150), derandomize=True, database=None, suppress_health_check=list(HealthCheck), deadline=None
 )
 
@@ -188,7 +188,7 @@ def requests(draw: st.DrawFn) -> bytes:
     return end.join(lines) + end * 2 + draw(st.binary(max_size=200))
 
 
-@examples
+@SETTINGS
 @given(said=requests())
 def _ask_anything(hub: Besieged, said: bytes) -> None:
     answers = hub.say(said)
@@ -335,7 +335,7 @@ MESSAGE = st.fixed_dictionaries(
 )
 
 
-@examples
+@SETTINGS
 @given(said=st.lists(frames(), min_size=1, max_size=6))
 def _frame_anything(hub: Besieged, said: list[bytes]) -> None:
     answers = hub.say(UPGRADE, *said)
@@ -348,7 +348,7 @@ def test_frames_of_all_kinds_are_answered_or_cut_off(hub: Besieged) -> None:
     _frame_anything(hub)
 
 
-@examples
+@SETTINGS
 @given(message=MESSAGE)
 def _tell_anything(hub: Besieged, message: dict[str, Any]) -> None:
     with connect(hub.running.address.replace("http", "ws") + "/ws", proxy=None) as socket:
