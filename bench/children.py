@@ -18,8 +18,10 @@ import psutil  # type: ignore[import-untyped]
 from bench.plan import EngineName, SideName
 from bench.programs import ROOT, program
 
-__all__ = ["BrokenDown", "Child", "Crew", "ask", "ask_and_time", "crew"]
+__all__ = ["TREE", "BrokenDown", "Child", "Crew", "ask", "ask_and_time", "crew"]
 
+TREE = "HEADRACE_BENCH_TREE"
+"""Names the checkout that is measured, if it is another one: its own programs drive it."""
 PATIENCE = 180.0
 """Seconds of silence after which a child counts as stuck."""
 
@@ -183,7 +185,7 @@ def _started(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        cwd=ROOT,
+        cwd=os.environ.get(TREE, ROOT),
         env=os.environ | environment,
     )
     child = Child(process, " ".join([side, role, *words[1:]]), inbox)

@@ -1,7 +1,7 @@
 """Two versions of headrace in turns: what each costs in processor time, and how fast it is.
 
 ``python -m bench.pairs TREE --measure latency,drain``: this tree against another one, such as a git worktree of an
-earlier commit. Both are driven by the benchmark of this tree. What disturbs the machine disturbs both, so only the
+earlier commit. Each is driven by its own programs. What disturbs the machine disturbs both, so only the
 ratios within pairs count, of which the median is told: above 1, this tree is the better one.
 """
 
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import psutil  # type: ignore[import-untyped]
 
-from bench.children import ask, ask_and_time, crew
+from bench.children import TREE, ask, ask_and_time, crew
 from bench.draining import SETTLE
 from bench.plan import ENGINES, EngineName
 from bench.programs import ROOT
@@ -55,7 +55,7 @@ def main() -> int:
                 jobs, found = args.jobs or MEASURES[what], {name: list[Figures]() for name in trees}
                 for turn in range(args.pairs):
                     for name in sorted(trees, reverse=bool(turn % 2)):
-                        os.environ["PYTHONPATH"] = str(trees[name] / "src")
+                        os.environ |= {"PYTHONPATH": str(trees[name] / "src"), TREE: str(trees[name])}
                         with stores.fresh() as store:
                             found[name].append(_measure(args.engine, store, what, jobs))
                 _tell(f"{args.engine} {what}", found["here"], found["there"])
