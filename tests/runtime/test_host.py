@@ -31,7 +31,7 @@ def test_its_own_memory_grows_with_what_it_keeps() -> None:
 
 def test_where_the_system_does_not_tell_it_is_the_most_it_had(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = own_memory()
-    monkeypatch.setattr(host, "_TOLD", tmp_path / "none")
+    monkeypatch.setattr(host, "_STATM", tmp_path / "none")
     most = own_memory()
     assert now is not None
     assert most is not None

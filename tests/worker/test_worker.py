@@ -569,14 +569,14 @@ async def test_a_job_is_not_handed_back_that_a_repeated_claim_brings(
     store.handlers = shop.handlers
     id, told = await shop.submit("note"), 0
     worker = store.worker(concurrency=1)
-    hear = worker.told
+    hear = worker.on_beat_reply
 
     def heard(who: UUID, answer: Alive | Dead) -> None:
         nonlocal told
         told += isinstance(answer, Alive) and id in {job.id for job in answer.unknown}
         hear(who, answer)
 
-    monkeypatch.setattr(worker, "told", heard)
+    monkeypatch.setattr(worker, "on_beat_reply", heard)
     async with worker:
         job = await shop.ended(id)
     await store.writer.close()

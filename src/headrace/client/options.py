@@ -22,7 +22,7 @@ from headrace.core.matching import customers
 from headrace.core.matching.match import fault_of
 from headrace.core.schedule.rules import Continuous, Cron, Every
 from headrace.core.times import Seconds, seconds
-from headrace.core.times import moment as told
+from headrace.core.times import moment as text_of
 from headrace.core.webhooks.subscription import checked_wish
 from headrace.errors import ConfigError, shown
 from headrace.worker.execution.hooks import Callback, Middleware
@@ -343,7 +343,7 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     not_before, not_after = whole.get("not_before"), whole.get("not_after")
     if not_before is not None and not_after is not None and not_after <= not_before:
         raise ConfigError(
-            f"not_after ({told(not_after, None)}) must be later than not_before ({told(not_before, None)})"
+            f"not_after ({text_of(not_after, None)}) must be later than not_before ({text_of(not_before, None)})"
         )
     if whole.get("on_duplicate") == "replace":
         for name in _NOT_REPLACING:

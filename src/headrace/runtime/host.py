@@ -90,24 +90,24 @@ class Host:
         return thread
 
 
-_TOLD = Path("/proc/self/statm")
+_STATM = Path("/proc/self/statm")
 """There on Linux."""
 
 
 def memory_of(pids: Iterable[int]) -> int:
     """How many bytes these processes have in memory, added up; those that have ended have none."""
-    if _TOLD.exists():
+    if _STATM.exists():
         return sum(map(_resident, pids))
-    told = subprocess.run(
+    listed = subprocess.run(
         ["/bin/ps", "-o", "rss=", "-p", ",".join(map(str, pids))], capture_output=True, text=True, check=False
     )
-    return 1024 * sum(int(line) for line in told.stdout.split())
+    return 1024 * sum(int(line) for line in listed.stdout.split())
 
 
 def own_memory(children: Iterable[int] = ()) -> int | None:
     """How many bytes this process and these children have in memory, found without starting a process. Where the system
     does not report it: the maximum that this process ever had, or None."""
-    if _TOLD.exists():
+    if _STATM.exists():
         return memory_of([os.getpid(), *children])
     try:
         import resource  # only Unix has it

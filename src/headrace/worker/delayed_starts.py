@@ -43,9 +43,9 @@ class Starts:
         if not self._bus.wanted(Topic.CHANGED):
             return False
         if room := self._allowance.left(self._clock.monotonic()):
-            news = self._waiting(WATCHED_WRITE_SECONDS)[:room]
-            self._allowance.spend(len(news))
-            for owned in news:
+            starts = self._waiting(WATCHED_WRITE_SECONDS)[:room]
+            self._allowance.spend(len(starts))
+            for owned in starts:
                 owned.write_start()
         return True
 

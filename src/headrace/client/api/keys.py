@@ -115,12 +115,12 @@ class KeysApi(Noun):
             expires_at=ends,
             profiles=grant.profiles,
         )
-        told = {
+        kept = {
             field: value
             for field, value in key.to_dict().items()
             if field not in ("name", "created_at", "created_by") and value is not None
         }
-        if not await _put(self._engine, StoredKey(digest_of(text), key), 0, audit.act("create", now, by, told)):
+        if not await _put(self._engine, StoredKey(digest_of(text), key), 0, audit.act("create", now, by, kept)):
             raise KeyTaken(name)
         return NewKey(text=text, key=key)
 

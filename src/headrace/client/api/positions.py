@@ -87,9 +87,9 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
         return Place(*_estimate(explain_queued(job, now, rows, limits, usage, (), found, takes=takes), now))
 
     ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
-    told = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)
+    placed = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)
     found: list[Place | None] = [None] * len(jobs)
-    for index, place in zip(ordered, told, strict=True):
+    for index, place in zip(ordered, placed, strict=True):
         found[index] = place
     return found
 

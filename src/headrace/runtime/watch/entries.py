@@ -40,10 +40,10 @@ class EntryReader:
         those that are there); with the last of them the job; :raises JobNotFound: there is no such job (any more)"""
         pauses = Pauses(self._host, _POLL_FIRST_SECONDS, _POLL_MAX_SECONDS, factor=_POLL_FACTOR, spread=(0.75, 1.25))
         most = _FIRST_PAGE_ENTRIES
-        with self._hearing(id) as news:
+        with self._hearing(id) as changed:
             async with SlotWait() as waiting:
                 while True:
-                    news.clear()
+                    changed.clear()
                     try:
                         # In this order: what was added before the end is there when the end is.
                         (job,) = await self.engine.jobs.get([id])
@@ -69,19 +69,19 @@ class EntryReader:
                     if whole:
                         if not pauses.is_first:  # the next item of a stream that flows is worth a moment
                             waiting.yield_slot()
-                        await pauses.wait(news)
+                        await pauses.wait(changed)
 
     @contextmanager
     def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:
         """An event that is set by hints about this job."""
-        news = asyncio.Event()
-        self._listeners.setdefault(id, set()).add(news)
+        changed = asyncio.Event()
+        self._listeners.setdefault(id, set()).add(changed)
         if self._unlisten is None:
             self._unlisten = self.engine.bus.listen(_TOPICS, self._hear)
         try:
-            yield news
+            yield changed
         finally:
-            self._listeners[id].discard(news)
+            self._listeners[id].discard(changed)
             if not self._listeners[id]:
                 del self._listeners[id]
             if not self._listeners and self._unlisten is not None:
@@ -90,8 +90,8 @@ class EntryReader:
 
     def _hear(self, hint: Hint) -> None:
         for name in hint.names:
-            for news in self._listeners.get(UUID(name), ()):
-                news.set()
+            for changed in self._listeners.get(UUID(name), ()):
+                changed.set()
 
 
 def _page(entries: list[Entry]) -> int:

@@ -255,7 +255,7 @@ class Feed:
         if found:
             self._newest = max(before, found[0].seq)
         new = (job for job in reversed(found) if job.id not in self._memory)
-        return self._news(
+        return self._changed(
             job for job in new if job.seq > before or (job.seq > before - _MAX_LATE_NUMBERS and job.rev == 1)
         )
 
@@ -277,18 +277,18 @@ class Feed:
         for id, job in zip(ids, found, strict=True):
             if job is None:
                 self._memory.forget(id)
-        return self._news(job for job in found if job is not None)
+        return self._changed(job for job in found if job is not None)
 
-    def _news(self, jobs: Iterable[Job]) -> list[Job]:
+    def _changed(self, jobs: Iterable[Job]) -> list[Job]:
         """Of these jobs, those that match and are not as they were given last."""
-        now, news = self._host.clock.now(), list[Job]()
+        now, changed = self._host.clock.now(), list[Job]()
         for job in jobs:
             seen = as_seen(job, now)
             if not matches(seen, self._any_status, now):
                 self._memory.forget(seen.id)
             elif self._memory.note(seen) and matches(seen, self._filter, now):
-                news.append(seen)
-        return news
+                changed.append(seen)
+        return changed
 
     async def _rest(self, now: float) -> None:
         """Wait until there may be something to read."""

@@ -109,8 +109,8 @@ class Followers:
 class Followed:
     """One job that is followed, for all its readers."""
 
-    def __init__(self, audience: Followers, job: Job) -> None:
-        self.followers, self.id, self.job = audience, job.id, job
+    def __init__(self, followers: Followers, job: Job) -> None:
+        self.followers, self.id, self.job = followers, job.id, job
         self.place: Place | None = None
         self.error: Exception | None = None
         """Why it cannot be followed any more."""
@@ -120,7 +120,7 @@ class Followed:
         self._pages: dict[tuple[Kind, Cursor, int], asyncio.Future[list[Entry]]] = {}
         self._task = self._begin()
         if job.status is Status.QUEUED:
-            audience.places.expect(job.queue)
+            followers.places.expect(job.queue)
 
     def _begin(self) -> asyncio.Task[None]:
         # In a context of its own: it outlives the reader that happens to be the first.
@@ -246,9 +246,9 @@ class Reader:
         """
         if self._over:
             raise StopAsyncIteration
-        while (news := await self.next(None)) is None:
+        while (update := await self.next(None)) is None:
             pass
-        return news
+        return update
 
     def close(self) -> None:
         """Read no longer."""
@@ -271,8 +271,8 @@ class Reader:
         while True:
             self._woken.clear()
             try:
-                if (news := await self.take()) is not None:
-                    return news
+                if (update := await self.take()) is not None:
+                    return update
             except Unavailable as error:
                 if isinstance(error, StoreLost):
                     raise
@@ -313,9 +313,9 @@ class Reader:
                 self._read = version
         if job.ended and not whole:
             job = before  # its end is reported behind all of its entries
-        news = place if place != self._place else None
+        moved = place if place != self._place else None
         over = whole and job.ended
-        if not (logs or items or news or over) and job == before:
+        if not (logs or items or moved or over) and job == before:
             return None
         history = History()
         if _may_hide_attempts(before, job):
@@ -334,7 +334,7 @@ class Reader:
             history=history,
             logs=tuple(logs),
             items=tuple(items),
-            place=news,
+            place=moved,
             over=over,
         )
 

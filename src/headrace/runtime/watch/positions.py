@@ -90,11 +90,11 @@ class Places:
         try:
             places = await self._placing([one.job for one in line])
             took = self._time() - began
-            told = 0
+            notified = 0
             for one, place in zip(line, places, strict=True):
                 if place is not None and one.stand(place):
-                    told, moved = told + 1, True
-                    if told % _MAX_NOTIFIED_JOBS == 0:  # other updates come in between
+                    notified, moved = notified + 1, True
+                    if notified % _MAX_NOTIFIED_JOBS == 0:  # other updates come in between
                         await self._host.sleep(_PAUSE_SECONDS)
         except HeadraceError as error:
             _log.debug("the places in queue %r are not known for now: %s", queue, error)

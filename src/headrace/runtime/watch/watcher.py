@@ -226,8 +226,8 @@ class _Watching(ABC, Generic[T]):
         hinted, self._hinted = self._hinted, set()
         due = []
         for id in hinted:
-            if (told := self._watched.get(id)) is not None:
-                told.asked = self._time
+            if (one := self._watched.get(id)) is not None:
+                one.asked = self._time
                 due.append(id)
         now = self._time + GATHER_SECONDS
         over: list[_Watched[T]] = []

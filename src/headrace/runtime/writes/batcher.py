@@ -53,9 +53,9 @@ def unstorable(error: Unstorable, items: Sequence[T], identify: Callable[[T], UU
     named = ", ".join(map(str, ids[:_MAX_NAMED_JOBS])) + (
         f" and {len(ids) - _MAX_NAMED_JOBS} more" if len(ids) > _MAX_NAMED_JOBS else ""
     )
-    told = Unstorable(f"job{'s' if len(ids) > 1 else ''} {named}: {error}", ids=ids)
-    told.__cause__ = error
-    return told
+    named_error = Unstorable(f"job{'s' if len(ids) > 1 else ''} {named}: {error}", ids=ids)
+    named_error.__cause__ = error
+    return named_error
 
 
 def _is_writable(item: object) -> bool:
@@ -203,7 +203,7 @@ class Batcher(Generic[T, A]):
             self._pump(self._run())
 
     def _pump(self, writing: Coroutine[Any, Any, None]) -> None:
-        # Not by the loop, whose task factory may be an eager one: the pump would run, and be over, before it is noted.
+        # Not by the loop: with an eager task factory the pump would run, and be over, before it is noted.
         self._pumps.add(asyncio.Task(writing, loop=asyncio.get_running_loop(), name=f"batcher-{self._name}"))
 
     def _arrived(self, answer: A | BaseException | None) -> None:

@@ -153,8 +153,8 @@ class Inserts:
     async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
         """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
         if job.spec.webhook is not None or not self.webhooks.silent:
-            job, told = await self.with_deliveries(job)
-            companions = (*companions, *told)
+            job, deliveries = await self.with_deliveries(job)
+            companions = (*companions, *deliveries)
         if len(companions) >= MAX_ROWS:
             raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
         if companions:
@@ -185,7 +185,7 @@ class Inserts:
             return jobs, _NONE
         await self._look(jobs)
         found = [self.webhooks.with_deliveries(job) for job in jobs]
-        return [job for job, _ in found], {job.id: told for job, told in found if told}
+        return [job for job, _ in found], {job.id: deliveries for job, deliveries in found if deliveries}
 
     async def _look(self, jobs: Sequence[Job]) -> None:
         """Read the subscriptions; :raises Unavailable: the store is away, and these jobs are not stored"""
@@ -215,10 +215,10 @@ class Inserts:
         write that may or may not have happened is ``Unavailable`` for each of its jobs, with ``outcome`` unknown."""
         found: list[Inserted | Duplicated | Exception] = []
         try:
-            told, companions = await self.all_with_deliveries(jobs)
+            new, companions = await self.all_with_deliveries(jobs)
         except Unavailable as error:
             return [error] * len(jobs)
-        for chunk in chunks(told, companions):
+        for chunk in chunks(new, companions):
             try:
                 answers = await self._put_each(chunk, companions)
             except Unstorable:  # which says nothing of the others
@@ -255,8 +255,8 @@ class Inserts:
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
-        told, companions = await self.all_with_deliveries(jobs)
-        first = next(iter(chunks(told, companions)), ())
+        new, companions = await self.all_with_deliveries(jobs)
+        first = next(iter(chunks(new, companions)), ())
         rest = jobs[len(first) :]
         stored = await self._put_whole(replace(batch, sealed=not rest), first, companions)
         accepted = _all(await self._each_settled(first, stored, companions))

@@ -34,11 +34,11 @@ class NoteProcessor:
         host: Host,
         *,
         changed: Callable[[Sequence[Change]], None],
-        told: Callable[[Job], Awaitable[tuple[Job, Sequence[Job]]]],
+        with_deliveries: Callable[[Job], Awaitable[tuple[Job, Sequence[Job]]]],
     ) -> None:
-        """``changed`` is called with the changes that were made to other jobs; ``told`` returns a new job with its
-        webhooks, and their deliveries."""
-        self._engine, self._host, self._changed, self._told = engine, host, changed, told
+        """``changed`` is called with the changes that were made to other jobs; ``with_deliveries`` returns a new job
+        with its webhooks, and their deliveries."""
+        self._engine, self._host, self._changed, self._with_deliveries = engine, host, changed, with_deliveries
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[int]] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -116,7 +116,12 @@ class NoteProcessor:
     async def _settle(self, batch: Batch) -> None:
         """Store what follows the end of a batch."""
         now = self._host.clock.now()
-        jobs = [one for job in follow_ups(batch, now) for new, told in [await self._told(job)] for one in (new, *told)]
+        jobs = [
+            one
+            for job in follow_ups(batch, now)
+            for new, others in [await self._with_deliveries(job)]
+            for one in (new, *others)
+        ]
         if (refused := await self._engine.families.settle(batch.id, now, jobs)) is not None:
             raise refused.error
         if jobs:

@@ -92,7 +92,7 @@ class Writer:
         """Sends hints about the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
-        self.notes = NoteProcessor(engine, host, changed=self._send_hints, told=self._with_deliveries)
+        self.notes = NoteProcessor(engine, host, changed=self._send_hints, with_deliveries=self._with_deliveries)
         """Does what follows from changes for other jobs."""
         self.inserts = Inserts(
             engine, host, timeout=timeout, follow=self.notes.ask, apply=self.apply, load=Load(unwritten)

@@ -173,7 +173,7 @@ class Fetcher(Service):
             except EngineError as error:
                 if retries.is_first:
                     _log.warning("no jobs could be claimed, trying on: %s", error)
-                # A request whose reply was lost may have claimed jobs: repeat the same request, even when stopping.
+                # A request with a lost reply may have claimed jobs: repeat the same request, even when stopping.
                 unknown = isinstance(error, Unavailable) and error.outcome == "unknown"
                 if unknown and dealt is None:
                     dealt = now, since  # perhaps: the permits of what is given again were spent then

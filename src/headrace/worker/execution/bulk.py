@@ -129,8 +129,8 @@ class BulkCall:
         if not self._stopped:
             self._stopped, self._ctx.stopping = True, ctx.stopping
             self._task.cancel()
-        patience = self._slots.cancel_grace if ctx.stopping == "cancelled" else STOP_TIMEOUT_SECONDS
-        done, _ = await asyncio.wait([self._task], timeout=patience)
+        timeout = self._slots.cancel_grace if ctx.stopping == "cancelled" else STOP_TIMEOUT_SECONDS
+        done, _ = await asyncio.wait([self._task], timeout=timeout)
         if not done:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
 

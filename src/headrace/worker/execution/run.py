@@ -265,10 +265,10 @@ class Run(Caller):
         self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
         mode = self.owned.handler.mode
-        patience = self._slots.cancel_grace if why == "cancelled" else STOP_TIMEOUT_SECONDS
+        timeout = self._slots.cancel_grace if why == "cancelled" else STOP_TIMEOUT_SECONDS
         if mode == "async":
             self.task.cancel()
-            self._later(patience, lambda: self.abandon(over))
+            self._later(timeout, lambda: self.abandon(over))
             return
         if self.owned.handler.middleware:
             self.task.cancel()  # what is around the call; that itself is waited for
@@ -276,7 +276,7 @@ class Run(Caller):
             self.abandon(over)
         else:
             self._slots.children.stop(self._ctx, why)
-            self._later(patience, lambda: self.abandon(over))
+            self._later(timeout, lambda: self.abandon(over))
 
     def abandon(self, ending: Ending) -> None:
         """End the attempt although its handler goes on; not before what that has added is written, if it may be."""
