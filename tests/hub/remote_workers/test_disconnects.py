@@ -115,7 +115,7 @@ async def test_of_two_sockets_the_last_one_counts(hub: Served) -> None:
         await two.ask("register_worker", **ME, token=known["token"])
         two.connection.transport.abort()
         worker = hub.hub.fleet.workers[UUID(known["worker"])]
-        await until(lambda: len(worker._lines) == 1)
+        await until(lambda: len(worker._links) == 1)
         assert not worker.parted
         assert (await one.ask("claim_job", **ME))["type"] == "no_job"
         one.connection.transport.abort()
@@ -126,7 +126,7 @@ async def test_what_it_said_before_its_end_is_no_sign_of_life_after_it(hub: Serv
     async with connected(hub) as socket:
         known = await socket.ask("register_worker", **ME)
         worker = hub.hub.fleet.workers[UUID(known["worker"])]
-        [peer] = worker._lines
+        [peer] = worker._links
         socket.connection.transport.abort()
         await until(lambda: is_cut_off(hub.app, known["worker"]))
         peer.hears(worker)  # type: ignore[attr-defined]
