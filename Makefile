@@ -58,6 +58,10 @@ check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --strict --no-error-summary src tests bench docs examples/engine
 	@$(BIN)/basedpyright
+	@$(BIN)/python docs/examples.py build/examples
+	@cd build/examples && MYPYPATH=../../src ../../$(BIN)/mypy --strict --no-error-summary --explicit-package-bases \
+		--cache-dir ../../.mypy_cache .
+	@$(BIN)/basedpyright --project build/examples
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 fix: $(VENV)/.dev ## format, and repair what lint can repair

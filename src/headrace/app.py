@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 from uuid import UUID
 
 import msgspec
@@ -54,8 +54,6 @@ from headrace.worker.worker import Worker
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "QueuePosition", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
-
-R = TypeVar("R")
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
 """Seconds between two tries to record the tasks."""
