@@ -1,7 +1,7 @@
 """Writes the Python examples of the pages as modules, for type checkers: ``python docs/examples.py FOLDER``.
 
-A page becomes a package, so that the files of two pages may have the same name; imports among them follow. ``make check``
-checks them with mypy and basedpyright, both strict.
+A page becomes a package, so that the files of two pages may have the same name; imports among them follow. mypy and
+basedpyright, both strict, check them in ``make check``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True)
     # What two checkers think of: apsw says of bindings that they are of an unknown type, and of its block that it may
     # swallow an error.
-    rules = {"reportUnknownMemberType": "none", "reportPossiblyUnbound": "none"}
+    rules = {"reportUnknownMemberType": "none", "reportPossiblyUnboundVariable": "none"}
     config = {"typeCheckingMode": "strict", "venvPath": str(ROOT), "venv": ".venv", "extraPaths": [str(ROOT / "src")]}
     (folder / "pyrightconfig.json").write_text(json.dumps(config | rules))
     for page in WRITTEN:
