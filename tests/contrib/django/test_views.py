@@ -79,7 +79,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 COUNT = """
 from headrace.contrib.django import project_app
-print(project_app().wait(project_app().count()))
+print(project_app().wait(project_app().jobs.count()))
 """
 
 

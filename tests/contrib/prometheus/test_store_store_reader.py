@@ -6,13 +6,11 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from headrace import App
 from headrace.client.api.stats import StoreSnapshot
-from headrace.contrib.prometheus import store
 from headrace.contrib.prometheus.store import Figures, StoreReader
 from headrace.errors import Unavailable
 from headrace.testing import FakeClock
@@ -35,7 +33,7 @@ class Desk:
     def told(self) -> tuple[bool | None, Figures | None]:
         return self.reader.up, self.reader.figures
 
-    async def read(self, session: Any) -> StoreSnapshot:
+    async def read(self) -> StoreSnapshot:
         self.reads += 1
         await self.open.wait()
         self.clock.advance(self.takes)
@@ -50,7 +48,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     with app.override(clock=clock):
         async with app:
             made = Desk(app, clock)
-            monkeypatch.setattr(store, "standing", made.read)
+            monkeypatch.setattr(app.stats, "snapshot", made.read)
             yield made
             made.open.set()
 
