@@ -14,6 +14,7 @@ import click
 
 from headrace.cli.exit_codes import DONE, report
 from headrace.cli.options import State, target
+from headrace.core.status import ACTION_LINES
 
 __all__ = ["cli", "main"]
 
@@ -57,11 +58,9 @@ At ``ACTIONS`` are those that are made from the table of actions."""
 
 def _listed() -> dict[str, str]:
     """Return all commands with their summaries, without importing them."""
-    from headrace.core.lifecycle.actions import ACTIONS  # not before it is needed: it imports the core
-
     lines = dict[str, str]()
     for name, (_, line) in COMMANDS.items():
-        lines |= {name: line} if line else {kind.word(): kind.line() for kind in ACTIONS.values()}
+        lines |= {name: line} if line else {verb.replace("_", "-"): text for verb, text in ACTION_LINES.items()}
     return lines
 
 

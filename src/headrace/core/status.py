@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["COMING", "DEFERRED", "ENDED", "HELD", "IDLE", "LIVE", "Cause", "Outcome", "Reason", "Status", "Verb"]
+__all__ = [
+    "ACTION_LINES",
+    "COMING",
+    "DEFERRED",
+    "ENDED",
+    "HELD",
+    "IDLE",
+    "LIVE",
+    "Cause",
+    "Outcome",
+    "Reason",
+    "Status",
+    "Verb",
+]
 
 
 class Status(StrEnum):
@@ -111,3 +124,17 @@ class Verb(StrEnum):
     PREPARE = "prepare"
     RERUN = "rerun"
     PRUNE = "prune"
+
+
+ACTION_LINES = {
+    Verb.CANCEL: "End jobs, or ask their workers to stop them.",
+    Verb.RETRY: "Retry failed or cancelled jobs.",
+    Verb.RERUN: "Do the work of ended jobs again, as new jobs.",
+    Verb.DISCARD: "End completed or failed jobs as cancelled (discarded).",
+    Verb.RESOLVE: "Set the outcome of jobs by hand.",
+    Verb.RUN_NOW: "Put scheduled or retrying jobs in line at once.",
+    Verb.POSTPONE: "Let jobs wait for another time.",
+    Verb.MOVE: "Move jobs to another queue.",
+    Verb.REPRIORITISE: "Give jobs another priority.",
+}
+"""What the actions of people do, in a line; here, so that ``headrace --help`` shows them without the rest of the core."""

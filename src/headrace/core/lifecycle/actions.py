@@ -6,7 +6,6 @@ are made from the table. Expiry is here too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Self, TypeVar
@@ -316,11 +315,6 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def word(cls) -> str:
         """Its name in addresses and on the command line: ``run-now``."""
         return cls.verb.replace("_", "-")
-
-    @classmethod
-    def line(cls) -> str:
-        """What it does, in a few words."""
-        return re.split("[,;:]", str(cls.__doc__).rstrip("."))[0] + "."
 
     @classmethod
     def needs(cls) -> tuple[str, ...]:
