@@ -17,7 +17,7 @@ from headrace.cli.root import cli
 from headrace.client.job_set import JobSet
 from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction
 from headrace.core.lifecycle.transitions import TRANSITIONS
-from headrace.core.status import Verb
+from headrace.core.status import ACTION_LINES, Verb
 from headrace.dashboard.actions.endpoint import ActionRefused
 from headrace.dashboard.actions.jobs import OnOne
 from headrace.hub.api.actions import OPERATIONS
@@ -36,7 +36,7 @@ def methods(kind: type) -> set[str]:
 
 
 def test_the_table_is_whole() -> None:
-    assert [*ACTIONS] == [kind.verb for kind in ACTIONS.values()]
+    assert [*ACTIONS] == [kind.verb for kind in ACTIONS.values()] == [*ACTION_LINES]
     for verb, kind in ACTIONS.items():
         assert verb in TRANSITIONS
         assert issubclass(kind, Action)

@@ -137,4 +137,4 @@ ACTION_LINES = {
     Verb.MOVE: "Move jobs to another queue.",
     Verb.REPRIORITISE: "Give jobs another priority.",
 }
-"""What the actions of people do, in a line; here, so that ``headrace --help`` shows them without the rest of the core."""
+"""What actions of people do, in a line each; here, since ``headrace --help`` does not import the rest of the core."""
