@@ -20,7 +20,10 @@ from headrace import App
 
 print(os.getcwd(), sys.argv[1:], os.environ.get("HEADRACE_NOTE"), threading.active_count(), flush=True)
 app = App("memory://")
-app.task(print)  # without a task a worker ends by itself
+
+
+@app.task  # without one a worker ends by itself
+def nothing() -> None: ...
 """
 
 
