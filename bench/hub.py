@@ -17,15 +17,16 @@ from typing import Any, TypeVar
 
 import psutil  # type: ignore[import-untyped]
 
+from bench.children import TREE
 from bench.hub_flower import SUBMIT, facts, flower
 from bench.hub_load import connected, get, post, pump, subscribed, upgrade
 from bench.hub_shop import app as shop
-from bench.programs import Missing
+from bench.programs import ROOT, Missing
 from bench.progress import Progress
 from bench.stores import Stores
 from headrace.worker.process.loops import fast_loop
 
-__all__ = ["HubFigures", "hub", "hub_lines", "hub_process", "line", "p99", "run", "url_of"]
+__all__ = ["CLIENTS", "SUBMIT_ONE", "HubFigures", "hub", "hub_lines", "hub_process", "line", "p99", "run", "url_of"]
 
 CLIENTS = 50
 LISTENERS, PER_SECOND, HELD = 1000, 200, 0.3
@@ -144,7 +145,7 @@ def hub_process(store: str, *flags: str) -> Iterator[tuple[str, psutil.Process]]
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     words = [*command, "--log-format", "json", *flags]
     reading, writing = os.pipe()
-    process = subprocess.Popen(words, stderr=writing, text=True, env=clean)
+    process = subprocess.Popen(words, stderr=writing, text=True, env=clean, cwd=os.environ.get(TREE, ROOT))
     os.close(writing)
     with os.fdopen(reading) as log:
         try:

@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,16 +21,31 @@ import psutil  # type: ignore[import-untyped]
 
 from bench.children import TREE, ask, ask_and_time, crew
 from bench.draining import SETTLE
+from bench.hub import CLIENTS, SUBMIT_ONE, hub_process, run
+from bench.hub_load import pump
 from bench.plan import ENGINES, EngineName
 from bench.programs import ROOT
+from bench.remote_crowd import remote_workers
 from bench.stores import Files, Stores, postgres
 
-MEASURES = {"one": 1_500, "sync": 1_500, "concurrent": 10_000, "bulk": 30_000, "drain": 30_000, "latency": 200}
+MEASURES = {
+    "one": 1_500,
+    "sync": 1_500,
+    "concurrent": 10_000,
+    "bulk": 30_000,
+    "drain": 30_000,
+    "latency": 200,
+    "hub": 5_000,
+    "remote": 3_000,
+}
 """What can be measured, and by how many jobs."""
 PER_SECOND = 50.0
+REMOTE_WORKERS = 20
 
 Figures = dict[str, float]
-"""``rate`` in jobs a second, or ``p50`` in ms; processor time in µs a job of the client, the worker and the server."""
+"""``rate`` in jobs a second, or ``p50`` in ms; processor time in µs a job of client, worker, hub and server."""
+WARM_UP = 10
+"""Of so many requests or jobs one more is made before a hub is measured: its first ones are slower."""
 
 
 def main() -> int:
@@ -73,6 +88,8 @@ def _stores(engine: EngineName, home: Path) -> Iterator[Stores]:
 
 def _measure(engine: EngineName, store: str, what: str, jobs: int) -> Figures:
     ask(engine, "headrace", store, "submit", "fill", jobs if what == "drain" else 0, 0)  # which makes the store
+    if what in ("hub", "remote"):
+        return _measure_hub(engine, store, what, jobs)
     if what not in ("drain", "latency"):
         server = _server_time()
         seconds, spent = ask_and_time(engine, "headrace", store, "submit", what, jobs, 0)
@@ -96,6 +113,32 @@ def _measure(engine: EngineName, store: str, what: str, jobs: int) -> Figures:
     if what == "latency":
         return figures | {"p50": waits[len(waits) // 2] * 1000}
     return figures | {"rate": (jobs - first) / max(ended - began, 1e-6)}
+
+
+def _measure_hub(engine: EngineName, store: str, what: str, jobs: int) -> Figures:
+    """Submits over HTTP, or jobs that workers behind the hub claim and complete."""
+    if what == "remote":
+        ask(engine, "headrace", store, "submit", "fill", jobs + jobs // WARM_UP, 0)
+    with hub_process(store, "--no-access-log", "--no-webhooks") as (address, process), ExitStack() as stack:
+
+        def submit(count: int) -> float:
+            return run(pump(address, iter([SUBMIT_ONE] * count), CLIENTS))[0]
+
+        def finish(count: int) -> float:
+            return float(work(count)["seconds"])
+
+        if what == "remote":
+            work = stack.enter_context(remote_workers(address, REMOTE_WORKERS))
+        do = submit if what == "hub" else finish
+        do(jobs // WARM_UP)
+        spent, server = _time_of(process), _server_time()
+        seconds = do(jobs)
+        figures = _figures(jobs, hub=_time_of(process) - spent, server=_server_time() - server)
+        return figures | {"rate": jobs / seconds}
+
+
+def _time_of(process: psutil.Process) -> float:
+    return float(sum(process.cpu_times()[:2]))
 
 
 def _figures(jobs: int, **seconds: float) -> Figures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,13 +14,14 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from bench.children import BrokenDown
+from bench.children import TREE, BrokenDown
 from bench.hub import hub_process, line, p99, run
 from bench.hub_load import post, pump
+from bench.programs import ROOT
 from bench.progress import Progress
 from bench.stores import Stores
 
-__all__ = ["CrowdFigures", "crowd", "crowd_lines"]
+__all__ = ["CrowdFigures", "crowd", "crowd_lines", "remote_workers"]
 
 WORKERS = 200
 JOBS = 10_000
@@ -54,7 +56,7 @@ def crowd(stores: Stores, *, quick: bool, repeat: int) -> CrowdFigures:
         with stores.fresh() as store, hub_process(store, "--no-access-log", "--no-webhooks") as (address, process):
             _fill(address, jobs // 10 + jobs)
             before = process.memory_info().rss
-            with _workers(address) as tell:
+            with remote_workers(address, WORKERS) as tell:
                 found.worker_kib.append((process.memory_info().rss - before) / 1024 / WORKERS)
                 tell(jobs // 10)  # the first are slower than the rest
                 _measure(found, process, jobs, tell)
@@ -83,10 +85,11 @@ def _measure(found: CrowdFigures, process: psutil.Process, jobs: int, tell: Any)
 
 
 @contextmanager
-def _workers(address: str) -> Iterator[Any]:
+def remote_workers(address: str, workers: int) -> Iterator[Any]:
     """The workers, in a process of their own; what has them do so many jobs, and says what came of it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.remote_load", address, str(WORKERS)],
+        [sys.executable, "-m", "bench.remote_load", address, str(workers)],
+        cwd=os.environ.get(TREE, ROOT),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
