@@ -6,6 +6,7 @@ A finding reads `path:line: what`, so a failing test names the places. Nothing i
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -392,7 +393,13 @@ def _modules(root: Path) -> list[Path]:
 
 
 def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    return _parsed(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def _parsed(text: str, name: str) -> ast.Module:
+    """The tree of a source, parsed once for all rules."""
+    return ast.parse(text, filename=name)
 
 
 def shared_numbers(root: Path) -> list[str]:

@@ -48,6 +48,7 @@ def test_the_sources_are_where_the_rules_look() -> None:
     assert (PACKAGE / "py.typed").is_file()
 
 
+@pytest.mark.xdist_group("house rules")  # one process parses the sources
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_sources_keep(rule: Callable[[Path], list[str]]) -> None:
     findings = rule(PACKAGE)

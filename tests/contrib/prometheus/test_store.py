@@ -97,8 +97,8 @@ async def test_a_store_that_cannot_be_read_is_told_and_what_it_holds_is_not() ->
         async with scraper.sums.app:
             await scraper.sums.add.submit(1)
             assert "headrace_queue_jobs" in samples(await scraper.page())
-    scraper.clock.advance(5.1)
-    page = generate_latest(scraper.registry).decode()  # the App is closed
+        scraper.clock.advance(5.1)
+        page = generate_latest(scraper.registry).decode()  # the App is closed
     assert value(page, "headrace_store_up") == 0
     assert not {"headrace_queue_jobs", "headrace_workers", "headrace_store_read_seconds"} & samples(page).keys()
     assert value(page, "headrace_store_read_age_seconds") is not None

@@ -211,7 +211,7 @@ async def test_a_job_is_shown_with_its_tag(kind: str, tmp_path: Path) -> None:
 
 async def test_the_tag_differs_when_a_job_has_become_due(tmp_path: Path) -> None:
     async with opened("memory", tmp_path) as here:
-        job = await here.shop.echo.options(delay=0.3).submit()
+        job = await here.shop.echo.options(delay=2).submit()
         first = await here.get(f"/{job.id}")
         assert first.json()["status"] == "scheduled"
         second = await here.get(f"/{job.id}", {"If-None-Match": first.headers["etag"]}, wait=30)
