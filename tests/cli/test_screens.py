@@ -70,6 +70,10 @@ CASES: Mapping[str, Case] = {
     "charts": Case("charts --since 1h"),
     "audit": Case("audit", shows="queue:images pause ada on build-7 schedule:monthly"),
     "stats": Case("stats", shows=" ".join(Status)),
+    "stats: words": Case(
+        "stats --words emprops", shows="PENDING QUEUED IN_PROGRESS COMPLETED FAILED waiting scheduled"
+    ),
+    "jobs: words": Case("jobs --words jobmaster", shows="Processing HeldOnMaster"),
     "queues": Case("queues", shows="mail default images never served paused by ada on build-7 14 completed"),
     "queues pause": Case("queues pause mail", shows="mail"),
     "queues resume": Case("queues resume images", shows="images"),
@@ -135,6 +139,18 @@ COMMANDS = dict(paths(cli, click.Context(cli, info_name="headrace")))
 
 def test_every_command_has_a_case() -> None:
     assert {name.partition(":")[0] for name in CASES} == set(COMMANDS)
+
+
+SHOWN = {"show", "watch", "explain", "submit", "run", "stats", "queues", "batch", "webhooks test", "webhooks redeliver"}
+"""Commands that show statuses, and choose no jobs by them."""
+
+
+def test_every_command_about_jobs_takes_words() -> None:
+    options = {name: {one for param in command.params for one in param.opts} for name, command in COMMANDS.items()}
+    choosing = {name for name, found in options.items() if "--status" in found}
+    assert {"jobs", "feed", "failures", "retry", "webhooks deliveries"} <= choosing
+    named = {"schedules trigger", "webhooks add"}
+    assert {name for name, found in options.items() if "--words" in found} == choosing | SHOWN | named
 
 
 @pytest.fixture(scope="session")

@@ -323,3 +323,21 @@ async def test_a_job_that_was_pruned_is_gone(tmp_path: Path) -> None:
         assert await jobs.store.prune() == 1
         gone = await web.client.get(result)
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
+
+
+async def test_statuses_are_in_the_words_of_the_service_and_of_the_request(jobs: App) -> None:
+    sums = JobBlueprint(jobs, "sums", __name__, words="osqueue")
+
+    @sums.post("/add")
+    def add(a: int) -> int:
+        return a
+
+    async with serving(jobs, sums, worker=False, public=True, words="osqueue") as web:
+        made = await web.client.post("/add?a=1")
+        assert made.json()["status"] == "unclaimed"
+        place = made.headers["location"]
+        assert (await web.client.get(place)).json()["status"] == "unclaimed"
+        assert (await web.client.get(f"{place}&words=emprops")).json()["status"] == "queued"
+        refused = await web.client.get(f"{place}&words=klingon")
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "words")
+        assert (await web.client.delete(f"{place}&words=asyncendpoints")).json()["status"] == "Canceled"

@@ -241,3 +241,21 @@ def test_handlers_that_cannot_be_read_are_refused(jobs: App) -> None:
     for fn, why in ((two, "one body"), (no_parameter, "stands in its path"), (credential, "may be a credential")):
         with pytest.raises(ConfigError, match=why):
             routes.post("/{id}" if fn is no_parameter else "/")(fn)
+
+
+async def test_statuses_are_in_the_words_of_the_service_and_of_the_request(jobs: App) -> None:
+    routes = JobRoutes(jobs, words="surefire")
+
+    @routes.post("/add")
+    async def add(a: int) -> int:
+        return a
+
+    async with serving(web_of(jobs, routes, worker=False, public=True, words="surefire")) as web:
+        made = await web.client.post("/add?a=1")
+        assert made.json()["status"] == "Pending"
+        place = made.headers["location"]
+        assert (await web.client.get(place)).json()["status"] == "Pending"
+        assert (await web.client.get(f"{place}&words=jobmaster")).json()["status"] == "AssignedToBucket"
+        refused = await web.client.get(f"{place}&words=klingon")
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "words")
+        assert (await web.client.delete(f"{place}&words=headrace")).json()["status"] == "cancelled"

@@ -11,6 +11,7 @@ from uuid import UUID
 import click
 
 from headrace.cli.exit_codes import NOT_FOUND
+from headrace.cli.output.statuses import statuses_in
 from headrace.core import times
 from headrace.core.job import Job
 from headrace.core.stats.failures import FINGERPRINT_DIGITS
@@ -232,5 +233,9 @@ def check_range(
 
 
 def given(**chosen: Any) -> dict[str, Any]:
-    """Return the filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
-    return {name: value for name, value in chosen.items() if value is not None and value is not False and value != ()}
+    """Return the filters that were given, as App.jobs takes them once ``wanted`` has seen them.
+
+    :raises click.UsageError: words for statuses exclude each other
+    """
+    said = {name: value for name, value in chosen.items() if value is not None and value is not False and value != ()}
+    return statuses_in(said)

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -22,6 +21,7 @@ import click
 from headrace.cli.exit_codes import USAGE
 from headrace.core import times
 from headrace.core.status import COMING, Reason, Status
+from headrace.core.words import VOCABULARIES, Vocabulary
 
 __all__ = [
     "Address",
@@ -31,11 +31,14 @@ __all__ = [
     "common",
     "duration",
     "filters",
+    "in_words",
     "moment",
     "pairs",
     "payload",
+    "statuses",
     "target",
     "value",
+    "vocabulary",
     "when",
     "words",
 ]
@@ -113,6 +116,8 @@ class State:
     debug: bool = field(default_factory=_debug)
     log_format: str = "text"
     """The form of lines on stderr, errors included; that of a worker is also in the settings."""
+    words: str = "headrace"
+    """The vocabulary for statuses."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,6 +162,22 @@ def target(fn: F) -> F:
     return _shared("--url", metavar="URL", help="The store to use (else the App's, HEADRACE_URL, headrace.toml).")(fn)
 
 
+def in_words(fn: F) -> F:
+    """Add the flag that chooses the words for statuses; ``vocabulary`` returns them."""
+    # It is read before --status is.
+    kind = click.Choice(list(VOCABULARIES))
+    return _shared("--words", type=kind, is_eager=True, help="The words for statuses, of this or of another design.")(
+        fn
+    )
+
+
+def vocabulary() -> Vocabulary:
+    """Return the words for statuses of the command that is running."""
+    ctx = click.get_current_context(silent=True)
+    state = None if ctx is None else ctx.find_object(State)
+    return VOCABULARIES["headrace" if state is None else state.words]
+
+
 def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
     """Make a function a command's body: it takes the State first and returns the exit code."""
 
@@ -194,6 +215,31 @@ def _is_duration(text: str) -> bool:
     return re.fullmatch(rf"\s*([\d.]+\s*({'|'.join(times.UNITS)})?\s*)+", text.lower()) is not None
 
 
+_COME = [status for status in Status if status not in COMING]
+
+
+def statuses(*names: str, help: str) -> Callable[[F], F]:
+    """Add a flag for statuses, in the words that the command line chooses and in any case."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return [word for word in _status_words() if word.casefold().startswith(incomplete.casefold())]
+
+    return click.option(*names, multiple=True, type=_status_word, metavar="STATUS", help=help, shell_complete=complete)
+
+
+def _status_word(value: str) -> str:
+    """Return a word for a status; refuse one that is none."""
+    known = _status_words()
+    if value.casefold() not in map(str.casefold, known):
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, known))}.")
+    return value
+
+
+def _status_words() -> list[str]:
+    known = vocabulary()
+    return [word for word in known.words() if not COMING.issuperset(known.statuses([word])[0])]
+
+
 def filters(fn: F) -> F:
     """Add the flags that choose jobs."""
     for option in (
@@ -216,8 +262,13 @@ def filters(fn: F) -> F:
         _several("--customer", "Jobs of this customer."),
         _several("--queue", "Jobs of this queue."),
         _several("--task", "Jobs of this task."),
-        _words("--reason", list(Reason), "Jobs that failed or were cancelled for this reason"),
-        _words("--status", [status for status in Status if status not in COMING], "Jobs in this status"),
+        in_words,
+        _several(
+            "--reason",
+            f"Jobs that failed or were cancelled for this reason ({', '.join(Reason)}).",
+            type=click.Choice([reason.value for reason in Reason]),
+        ),
+        statuses("--status", help=f"Jobs in this status ({', '.join(_COME)})."),
     ):
         fn = option(fn)
     return fn
@@ -226,11 +277,6 @@ def filters(fn: F) -> F:
 def _several(name: str, help: str, **attributes: Any) -> Callable[[F], F]:
     metavar = name.removeprefix("--").upper()
     return click.option(name, multiple=True, help=help, **{"metavar": metavar} | attributes)
-
-
-def _words(name: str, words: Sequence[StrEnum], help: str) -> Callable[[F], F]:
-    kind = click.Choice([word.value for word in words])
-    return _several(name, f"{help} ({', '.join(words)}).", type=kind)
 
 
 def _time(name: str, field: str, help: str) -> Callable[[F], F]:

@@ -102,8 +102,8 @@ class JobOptions(TypedDict, total=False):
     """For jobs that a handler submits. True (default): the id is computed from the handler's job and the call (task,
     arguments, number among equal calls), so that a later attempt finds the job and does not submit it again."""
     webhook: str | Mapping[str, Any]
-    """The address to notify of the job: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret`` and
-    ``bearer``. For one submit, not for a task; ``app.webhooks.add`` subscribes to many jobs."""
+    """The address to notify of the job: a URL, or a mapping with ``url`` and, if wanted, ``events``, ``secret``,
+    ``bearer`` and ``words``. For one submit, not for a task; ``app.webhooks.add`` subscribes to many jobs."""
     headers: Mapping[str, str | Sequence[str]]
     """Headers of the HTTP request for the job, kept with it; one that is given more than once is a list. For one
     submit, like ``route`` and ``query``."""

@@ -20,6 +20,7 @@ from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
+from headrace.core.words import Words
 from headrace.endpoints.arguments import FORM, Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
@@ -46,7 +47,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "status_blueprint"]
+__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "Words", "status_blueprint"]
 
 Options = JobOptions | TaskOptions
 Identity = Callable[[], Any]
@@ -77,6 +78,7 @@ class JobBlueprint(Blueprint):
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
         errors: Errors = "shown",
+        words: Words = "headrace",
         status_url: str | None = None,
         **blueprint: Any,
     ) -> None:
@@ -99,6 +101,7 @@ class JobBlueprint(Blueprint):
             before_submit=in_threads(before_submit),
             answers=answers,
             errors=errors,
+            words=words,
         )
 
     # -- decorators; their other options are those of Flask
@@ -259,6 +262,7 @@ def status_blueprint(
     logs: bool = False,
     answers: Answers | None = None,
     errors: Errors = "shown",
+    words: Words = "headrace",
     **blueprint: Any,
 ) -> Blueprint:
     """Return a ``Blueprint`` that shows jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE cancels.
@@ -271,7 +275,14 @@ def status_blueprint(
     """
     check_access("status_blueprint", may_see=may_see, identity=identity, public=public, secret=secret)
     pages = StatusPages(
-        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+        jobs,
+        public=public,
+        secret=secret,
+        known=identity is not None,
+        logs=logs,
+        answers=answers,
+        errors=errors,
+        words=words,
     )
     made = Blueprint(name, __name__, **blueprint)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import msgspec
 
 from headrace.core.codec.record import Record
 from headrace.core.job import Job
+from headrace.core.words import HEADRACE, Vocabulary, worded
 from headrace.endpoints.documents import document_of
 from headrace.endpoints.errors import coded, failure_of
 from headrace.http.entity_tags import tagged
@@ -34,9 +36,20 @@ class EndpointResponse(msgspec.Struct, frozen=True):
 class Answers:
     """Makes the responses: ``class MyAnswers(Answers)`` with other methods, and ``JobRouter(answers=MyAnswers())``."""
 
+    words: Vocabulary = HEADRACE
+    """The words for statuses: those of the router, or those that a request asks for."""
+
     def __init__(self, *, tracebacks: bool = False) -> None:
         """``tracebacks``: show those of failed jobs, for services without outside access."""
         self.tracebacks = tracebacks
+
+    def in_words(self, words: Vocabulary) -> Self:
+        """Return the same, in these words."""
+        if words is self.words:
+            return self
+        made = copy(self)
+        made.words = words
+        return made
 
     def document(self, job: Job, address: str | None) -> Any:
         """Return the job as clients see it, as a value with a JSON form; ``address``: of its status page."""
@@ -57,11 +70,11 @@ class Answers:
 
     def shown(self, job: Job, address: str | None, status: int = 200) -> EndpointResponse:
         """Respond with the job as it is now."""
-        return EndpointResponse(status, self._text(job, address), tagged(job))
+        return EndpointResponse(status, self._text(job, address), tagged(job, self.words))
 
     def unchanged(self, job: Job) -> EndpointResponse:
         """Respond that the client's copy of the job is current (304)."""
-        return EndpointResponse(304, b"", tagged(job))
+        return EndpointResponse(304, b"", tagged(job, self.words))
 
     def problem(self, problem: Problem, headers: Mapping[str, str] | None = None) -> EndpointResponse:
         """Respond with a problem (RFC 9457)."""
@@ -70,7 +83,7 @@ class Answers:
         )
 
     def _text(self, job: Job, address: str | None) -> bytes:
-        document = self.document(job, address)
+        document = worded(self.document(job, address), self.words)
         return _encode(document.to_dict() if isinstance(document, Record) and not _is_plain(document) else document)
 
 

@@ -21,6 +21,7 @@ from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
 from headrace.client.task_registry import Decorator
 from headrace.core.times import Seconds
+from headrace.core.words import Words
 from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
@@ -45,7 +46,7 @@ from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, m
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "JobRoutes", "status_routes"]
+__all__ = ["Answers", "FromHeader", "InWorker", "JobRoutes", "Words", "status_routes"]
 
 _JOB: JobOptions = {}
 
@@ -73,6 +74,7 @@ class JobRoutes(Sequence[BaseRoute]):
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
         errors: Errors = "shown",
+        words: Words = "headrace",
         status_url: str | None = None,
     ) -> None:
         """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request.
@@ -91,6 +93,7 @@ class JobRoutes(Sequence[BaseRoute]):
             before_submit=before_submit,
             answers=answers,
             errors=errors,
+            words=words,
         )
         self._addresses = Addresses(jobs, fixed=status_url)
 
@@ -187,6 +190,7 @@ def status_routes(
     logs: bool = False,
     answers: Answers | None = None,
     errors: Errors = "shown",
+    words: Words = "headrace",
 ) -> list[BaseRoute]:
     """Return the routes that show the jobs of an App: ``Mount("/jobs", routes=status_routes(jobs, public=True))``.
 
@@ -198,7 +202,14 @@ def status_routes(
     """
     check_access("status_routes", may_see=may_see, identity=identity, public=public, secret=secret)
     pages = StatusPages(
-        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+        jobs,
+        public=public,
+        secret=secret,
+        known=identity is not None,
+        logs=logs,
+        answers=answers,
+        errors=errors,
+        words=words,
     )
     addresses = Addresses(jobs)
 

@@ -17,24 +17,28 @@ from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.core.updates import Update
+from headrace.core.words import Words, vocabulary_of
 from headrace.endpoints.documents import ErrorDocument, Errors, error_of, shows
 from headrace.endpoints.request import EndpointRequest, patiently
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.retry_after import Estimates
 from headrace.endpoints.submit import as_problem
 from headrace.endpoints.tokens import Tokens
+from headrace.errors import ConfigError
 from headrace.http.entity_tags import etag, is_known
 from headrace.http.job_events import RetryTold, StatusTold, ended_as
-from headrace.http.problems import Problem, absent, id_of
+from headrace.http.problems import Fault, Problem, absent, id_of
 from headrace.http.sse import Teller, Telling, tell_job
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["TOKEN", "StatusPages"]
+__all__ = ["TOKEN", "WORDS", "StatusPages"]
 
 TOKEN = "token"
 """The query parameter with the token of a public page."""
+WORDS = "words"
+"""The query parameter that chooses the words for statuses."""
 
 
 class EndShown(StatusTold, frozen=True, kw_only=True):
@@ -58,10 +62,14 @@ class StatusPages:
         logs: bool = False,
         answers: Answers | None = None,
         errors: Errors = "shown",
+        words: Words = "headrace",
     ) -> None:
         """``known``: callers have an identity, and see only their own jobs. ``logs``: log lines are events, too.
-        ``errors``: whether clients see the text of errors."""
-        self.app, self.answers = app, answers or Answers()
+        ``errors``: whether clients see the text of errors. ``words``: those for statuses, if a request asks for none.
+
+        :raises ConfigError: naming the argument
+        """
+        self.app, self.answers = app, (answers or Answers()).in_words(vocabulary_of(words))
         self._shows, self._hides = shows(errors), errors == "hidden"
         self._tokens = Tokens(app, secret) if public else None
         self._known, self._logs = known, logs
@@ -86,27 +94,28 @@ class StatusPages:
         return await self._answered(self._show, id, asked, wait)
 
     async def _show(self, job: Job, asked: EndpointRequest, wait: float) -> EndpointResponse:
-        tags = asked.all("if-none-match")
-        if wait and not job.ended and (is_known(tags, job) or not tags):
+        tags, answers = asked.all("if-none-match"), self._answers(asked)
+        if wait and not job.ended and (is_known(tags, job, answers.words) or not tags):
             seen = etag(job)
             job = await self._later(job, asked, wait, lambda one: etag(one) != seen)
-        if is_known(tags, job):
-            return self.answers.unchanged(job)
-        return self.answers.shown(self._shows(job), asked.where(job.id))
+        if is_known(tags, job, answers.words):
+            return answers.unchanged(job)
+        return answers.shown(self._shows(job), asked.where(job.id))
 
     async def result(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
         """Return the result of the job (200), that it goes on (202), or its error, with the error's status."""
         return await self._answered(self._result, id, asked, wait)
 
     async def _result(self, job: Job, asked: EndpointRequest, wait: float) -> EndpointResponse:
+        answers = self._answers(asked)
         if wait and not job.ended:
             job = await self._later(job, asked, wait, lambda one: one.ended)
         address, job = asked.where(job.id), self._shows(job)
         if not job.ended:
-            return self.answers.accepted(job, address, await self._estimates.retry_after(job), {})
+            return answers.accepted(job, address, await self._estimates.retry_after(job), {})
         if job.status is Status.COMPLETED:
-            return self.answers.completed(job, address, {})
-        return self.answers.unsuccessful(job, address, {})
+            return answers.completed(job, address, {})
+        return answers.unsuccessful(job, address, {})
 
     async def _later(self, job: Job, asked: EndpointRequest, wait: float, is_it: Callable[[Job], bool]) -> Job:
         """Return the job as soon as the condition holds, or as it is when the time is up."""
@@ -136,10 +145,12 @@ class StatusPages:
         return EndpointResponse(204) if telling is None else telling  # all was read: a browser reconnects no more
 
     def _teller(self, asked: EndpointRequest) -> Teller:
-        def snapshot(update: Update) -> Any:
-            return {"job": self.answers.document(update.job, asked.where(update.job.id))}
+        answers = self._answers(asked)
 
-        return Teller(snapshot, self._ended, self._seen, self._change)
+        def snapshot(update: Update) -> Any:
+            return {"job": answers.document(update.job, asked.where(update.job.id))}
+
+        return Teller(snapshot, self._ended, self._seen, self._change, answers.words)
 
     def _ended(self, job: Job) -> EndShown:
         fields = _fields(ended_as(job))
@@ -177,15 +188,27 @@ class StatusPages:
         self, id: str, asked: EndpointRequest, act: Any, *, refuses_ended: bool = False
     ) -> EndpointResponse:
         try:
-            job = await self._job(id, asked)
+            answers, job = self._answers(asked), await self._job(id, asked)
             if refuses_ended and job.ended:
-                text = f"job {job.id} is {job.status} already: what has ended cannot be cancelled"
+                status = answers.words.json_word(job.status, job.reason)
+                text = f"job {job.id} is {status} already: what has ended cannot be cancelled"
                 raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
             job = await act(job, (asked.identity or "http")[:MAX_NOTE_CHARACTERS])
-            status = 202 if refuses_ended and not job.ended else 200
-            return self.answers.shown(self._shows(job), asked.where(job.id), status)
+            code = 202 if refuses_ended and not job.ended else 200
+            return answers.shown(self._shows(job), asked.where(job.id), code)
         except Exception as error:
             return self.answers.problem(as_problem(error))
+
+    def _answers(self, asked: EndpointRequest) -> Answers:
+        """Return the answers in the words that the request asks for; :raises Problem: 400, there are no such words"""
+        said = [value for name, value in asked.query if name == WORDS]
+        if not said:
+            return self.answers
+        try:
+            return self.answers.in_words(vocabulary_of(said[0]))
+        except ConfigError as error:
+            faults = [Fault(WORDS, str(error))]
+            raise Problem(400, "malformed", "The request cannot be understood", str(error), faults=faults) from None
 
     # -- access
 

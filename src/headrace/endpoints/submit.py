@@ -13,6 +13,7 @@ from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.core.times import Seconds, seconds
+from headrace.core.words import Words, vocabulary_of
 from headrace.endpoints.documents import Errors, shows
 from headrace.endpoints.request import (
     HEADERS,
@@ -55,11 +56,13 @@ class Submitting:
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
         errors: Errors = "shown",
+        words: Words = "headrace",
     ) -> None:
         """
         :raises ConfigError: naming the argument
         """
-        self.app, self.answers, self._shows = app, answers or Answers(), shows(errors)
+        self.app, self._shows = app, shows(errors)
+        self.answers = (answers or Answers()).in_words(vocabulary_of(words))
         self.headers = checked_headers(headers)
         self._shared, self._before = shared_keys, before_submit
         self._wait, self._longest = seconds(wait, "wait"), seconds(longest_wait, "longest_wait")

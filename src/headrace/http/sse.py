@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from headrace.core.job import Job
 from headrace.core.updates import ResumeToken, Update
+from headrace.core.words import Vocabulary, worded
 from headrace.http.job_events import changes, ended_as, item_of, log_of, position_of
 from headrace.runtime.watch.followers import Reader
 
@@ -56,6 +57,8 @@ class Teller(NamedTuple):
     """The update without what the reader may not see."""
     change: Callable[[Any], Any] = lambda document: document
     """The document of an event in between."""
+    words: Vocabulary | None = None
+    """The words for statuses; None: ours."""
 
 
 class Telling(NamedTuple):
@@ -115,7 +118,8 @@ def _parts(update: Update, mark: ResumeToken, teller: Teller) -> list[bytes]:
     def tell(name: str, document: object) -> None:
         if len(parts[-1]) > _CHUNK_BYTES:
             parts.append(bytearray())
-        parts[-1].extend(event(name, document, str(mark)))
+        said = document if teller.words is None else worded(document, teller.words)
+        parts[-1].extend(event(name, said, str(mark)))
 
     if update.before is None:
         tell("snapshot", teller.snapshot(update))

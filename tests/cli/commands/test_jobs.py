@@ -157,3 +157,51 @@ def test_looking_makes_no_store(shell: Shell, command: str) -> None:
     said = shell(command, "--url", "sqlite:///typo.db", code=5).stderr
     assert "there is no store at sqlite:///typo.db yet" in said
     assert not (shell.folder / "typo.db").exists()
+
+
+def test_statuses_are_shown_and_chosen_in_the_words_of_a_design(shell: Shell) -> None:
+    url = ("--url", shell.url)
+    shell.submit("boom", "what=first", "--max-retries", "0")
+    shell.work()
+    shell.submit("add", "a=1")
+    later = shell.submit("add", "a=2", "--delay", "1h")
+    assert {job["status"] for job in shell.json("jobs", "--words", "emprops", *url)["items"]} == {
+        "failed",
+        "queued",
+        "scheduled",
+    }
+    listed = shell("jobs", "--words", "emprops", *url).stdout
+    assert all(f" {word} " in listed for word in ("FAILED", "QUEUED", "scheduled"))
+    found = shell.json("jobs", "--status", "PENDING", "--words", "surefire", *url)["items"]
+    assert [job["status"] for job in found] == ["Pending", "Pending"]
+    assert shell.json("jobs", "--status", "timeout", "--count", "--words", "emprops", *url) == {"count": 0}
+    assert shell.json("jobs", "--status", "Failed", "--count", *url) == {"count": 1}
+    shown = shell("show", later, "--words", "jobmaster", *url).stdout
+    assert shown.count("HeldOnMaster") == 2  # in its head, and in its timeline
+    assert shell.json("show", later, "--words", "jobmaster", *url)["status"] == "HeldOnMaster"
+    assert shell.json("stats", "--words", "osqueue", *url)["statuses"] == {
+        "exhausted": 1,
+        "unclaimed": 1,
+        "scheduled": 1,
+    }
+    assert "Pending" in shell("queues", "--words", "surefire", *url).stdout
+    [verdict] = shell.json("cancel", later, "--words", "asyncendpoints", *url)
+    assert verdict["job"]["status"] == "Canceled"
+    assert "CANCELLED" in shell("watch", later, "--words", "emprops", *url, code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--words", "klingon"], "'klingon' is not one of 'headrace', 'emprops'"),
+        (["--words", "osqueue", "--status", "queued"], "'queued' is not one of 'waiting', 'scheduled', 'unclaimed'"),
+        (
+            ["--words", "emprops", "--status", "timeout", "--status", "queued"],
+            "--status: timeout is a reason of failed",
+        ),
+        (["--words", "emprops", "--status", "timeout", "--reason", "lost"], "timeout is the reason timeout: name no"),
+        (["--words", "emprops", "--status", "pending"], "'pending' is not one of"),
+    ],
+)
+def test_words_that_cannot_be_meant_are_refused(shell: Shell, words: list[str], text: str) -> None:
+    assert text in " ".join(shell("jobs", *words, "--url", shell.url, code=2).stderr.split())

@@ -51,3 +51,13 @@ def test_what_is_wrong_is_named_and_a_token_is_not_repeated(shell: Shell) -> Non
     wrong = shell("webhooks", "add", ADDRESS, "--bearer", "my secret", *url, code=2).stderr
     assert "bearer must be" in wrong
     assert "my secret" not in wrong
+
+
+def test_a_webhook_has_words_of_its_own(shell: Shell) -> None:
+    url = ("--url", shell.url)
+    made = shell.json("webhooks", "add", "https://hooks.example/jobs", "--words", "jobmaster", *url)
+    id = made["webhook"]["id"]
+    assert shell.json("webhooks", "show", id, *url)["words"] == "jobmaster"
+    assert shell.json("webhooks", "test", id, "--words", "osqueue", *url)["status"] == "unclaimed"
+    found = shell.json("webhooks", "deliveries", "--status", "QUEUED", "--words", "emprops", *url)["items"]
+    assert [one["status"] for one in found] == ["queued"]

@@ -56,6 +56,10 @@ def test_a_view_becomes_a_job(web: httpx2.Client) -> None:
     result = web.get(f"{place}/result?wait=30", headers=ann)
     assert (result.status_code, result.json()) == (200, ["north", "tea", 1, True])
     shown = web.get(place, headers=ann)
+    assert [shown.json()["status"], web.get(f"{place}?words=jobmaster", headers=ann).json()["status"]] == [
+        "completed",
+        "Succeeded",
+    ]
     same = web.get(place, headers=ann | {"If-None-Match": shown.headers["etag"]})
     assert (same.status_code, same.content) == (304, b"")
     assert web.delete(place, headers=ann).status_code == 409

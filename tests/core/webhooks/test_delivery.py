@@ -10,13 +10,24 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.attempt import Completed, ErrorInfo, Failed, Progress, Released, Snoozed
+from headrace.core.attempt import Completed, ErrorInfo, Failed, Progress, Released, Snoozed, TimedOut
 from headrace.core.defaults import DELIVERY_RETENTION, MAX_WEBHOOK_RESULT_BYTES, WEBHOOK_PROGRESS_INTERVAL, Rules
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import actions, execution, submission
+from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Reason, Status
-from headrace.core.webhooks.delivery import POLICY, QUEUE, TASK, delivery, first_told, is_delivery, tell
+from headrace.core.webhooks.delivery import (
+    POLICY,
+    QUEUE,
+    TASK,
+    delivery,
+    first_told,
+    is_delivery,
+    message_in_words,
+    tell,
+)
 from headrace.core.webhooks.target import EVENTS, Occasion, Target
+from headrace.core.words import EMPROPS, HEADRACE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ID, WORKER = UUID(int=7 << 76 | 0b10 << 62 | 5), UUID(int=9)
@@ -201,3 +212,15 @@ def test_a_job_whose_record_has_lost_what_was_told_tells_by_new_deliveries() -> 
     second = end(lost, gone)
     assert types((*first.inserts, *second.inserts)) == ["job.failed"] * 2
     assert first.inserts[0].id != second.inserts[0].id
+
+
+def test_a_message_is_sent_in_words_and_kept_in_ours() -> None:
+    [made] = end(running(retry=Retry(0)), TimedOut(OOPS)).inserts
+    message = made.payload["message"]
+    assert (message["data"]["status"], message["data"]["reason"]) == ("failed", "timeout")
+    sent = message_in_words(message, EMPROPS)
+    assert sent == message | {"data": message["data"] | {"status": "timeout"}}
+    assert message["data"]["status"] == "failed"
+    assert message_in_words(message, HEADRACE) is message
+    for other in ({"type": "webhook.test", "data": {"by": "ada"}}, {"data": None}, {"data": {"status": "odd"}}, {}):
+        assert message_in_words(other, EMPROPS) == other

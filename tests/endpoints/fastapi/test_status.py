@@ -410,7 +410,7 @@ def test_openapi_shows_every_page(service: Service) -> None:
         "/jobs/{id}/discard": {"post"},
     }
     shown = paths["/jobs/{id}"]["get"]
-    assert {one["name"] for one in shown["parameters"]} == {"id", "wait", "if-none-match", "token"}
+    assert {one["name"] for one in shown["parameters"]} == {"id", "wait", "if-none-match", "token", "words"}
     assert {"200", "304", "403", "404", "410", "422", "503"} == set(shown["responses"])
     assert {"200", "202", "409", "410"} <= set(paths["/jobs/{id}/result"]["get"]["responses"])
 
@@ -490,3 +490,49 @@ async def test_errors_are_shown_unless_they_are_hidden(tmp_path: Path) -> None:
         assert answer.json()["detail"] == "SECRET at db.internal"
     with pytest.raises(ConfigError, match="errors must be 'shown' or 'hidden'"):
         JobRouter(jobs, errors=cast(Any, "secret"))
+
+
+async def test_pages_speak_the_words_of_the_service_and_of_the_request(tmp_path: Path) -> None:
+    service = Service(tmp_path, public=True, words="asyncendpoints", acts=True)
+    router = JobRouter(service.jobs, words="asyncendpoints")
+
+    @router.post("/overrun", job=JobOptions(timeout=0.02))
+    async def overrun() -> None:
+        await asyncio.Event().wait()
+
+    api = service.build()
+    api.include_router(router)
+    async with serving(api) as web:
+        accepted = await web.client.post("/overrun")
+        assert accepted.json()["status"] == "Queued"
+        place = accepted.headers["location"]
+        [*_, last] = await read_events(web.client, place.replace("?", "/events?"))
+        assert (last.data["status"], last.data["reason"]) == ("Failed", "timeout")
+        shown = {words: await web.client.get(f"{place}{words}") for words in ("", "&words=emprops", "&words=headrace")}
+        assert [one.json()["status"] for one in shown.values()] == ["Failed", "timeout", "failed"]
+        assert len({one.headers["etag"] for one in shown.values()}) == 3
+        for words, one in shown.items():
+            known = await web.client.get(f"{place}{words}", headers={"If-None-Match": one.headers["etag"]})
+            assert (known.status_code, known.headers["etag"]) == (304, one.headers["etag"])
+        first, *_ = await read_events(web.client, place.replace("?", "/events?") + "&words=osqueue")
+        assert first.data["job"]["status"] == "exhausted"
+        refused = await web.client.delete(f"{place}&words=surefire")
+        assert (refused.status_code, "is Dead letter already" in refused.json()["detail"]) == (409, True)
+        assert (await web.client.post(place.replace("?", "/discard?"))).json()["status"] == "Canceled"
+        assert (await web.client.get(f"{place}&words=klingon")).status_code == 422
+        waiting = (await web.client.post("/wait/1")).headers["location"]
+        held = await web.client.get(waiting.replace("?", "/result?") + "&words=jobmaster")
+        assert (held.status_code, held.json()["status"] in ("AssignedToBucket", "Queued", "Processing")) == (202, True)
+        service.go.set()
+
+
+def test_words_that_are_unknown_are_refused_at_once(tmp_path: Path) -> None:
+    jobs, unknown = App(f"sqlite:///{tmp_path}/jobs.db"), cast("Any", "klingon")
+    for make in (
+        lambda: status_router(jobs, public=True, words=unknown),
+        lambda: status_routes(jobs, public=True, words=unknown),
+        lambda: JobRouter(jobs, words=unknown),
+        lambda: JobRoutes(jobs, words=unknown),
+    ):
+        with pytest.raises(ConfigError, match="words must be one of headrace, emprops"):
+            make()

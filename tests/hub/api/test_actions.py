@@ -207,7 +207,7 @@ async def test_a_dry_run_counts_and_the_act_answers_for_each(kind: str, tmp_path
         answer = (await here.act_on("cancel", {"task": ["echo"]})).json()
         assert answer["counts"] == {"done": 5, "requested": 0, "refused": 0, "not_found": 0}
         assert answer["verdicts"] == [
-            {"id": str(job.id), "answer": "done", "status": "cancelled"}
+            {"id": str(job.id), "answer": "done", "status": "cancelled", "reason": "user"}
             for job in jobs  # the oldest first
         ]
         assert await here.statuses([*jobs, other]) == ["cancelled"] * 5 + ["queued"]

@@ -392,3 +392,31 @@ async def test_limits_of_bodies(tmp_path: Path) -> None:
         assert (await hub.client.post("/api/jobs", json=big)).status_code == 413
         assert (await hub.client.post("/api/jobs/bulk", json={"jobs": [big] * 3})).status_code == 200
         assert (await hub.client.post("/api/jobs/bulk", json={"jobs": [big] * 4})).status_code == 413
+
+
+async def test_a_submit_by_the_page_is_answered_in_its_words_unless_it_asks_otherwise(small: Served) -> None:
+    @small.app.task
+    async def halt() -> None:
+        await asyncio.Event().wait()
+
+    async def status(query: str, **body: Any) -> str:
+        answer = await small.client.post(f"/api/jobs{query}", json={"payload": {"a": 1}, **body})
+        assert answer.status_code in (200, 201), answer.text
+        return str(answer.json()["status"])
+
+    held = {"idempotency_key": "one", "max_retries": 0, "requirements": {"timeout_minutes": 0.0001}}
+    assert await status("", type="halt", payload={}, **held) == "queued"
+    await small.app.worker(burst=True).run()
+    assert await status("", type="halt", payload={}, **held) == "timeout"
+    assert await status("?words=headrace", type="halt", payload={}, **held) == "failed"
+    assert await status("?words=osqueue", type="halt", payload={}, **held) == "exhausted"
+    assert await status("", task="halt", type="halt", payload={}, **held) == "failed"
+    assert await status("?words=jobmaster", task="add") == "AssignedToBucket"
+    found = await verdicts(
+        small, {"type": "halt", **held}, {"task": "halt", **held}, {"task": "add", "payload": {"a": 1}}
+    )
+    assert [one["status"] for one in found] == ["timeout", "failed", "queued"]
+    assert [one.get("reason") for one in found] == ["timeout", "timeout", None]
+    lines = json.dumps({"task": "add", "payload": {"a": 1}}) + "\n"
+    answer = await small.client.post("/api/jobs/bulk?words=surefire", content=lines, headers=NDJSON)
+    assert answer.json()["status"] == "Pending"

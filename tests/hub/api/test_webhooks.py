@@ -182,6 +182,7 @@ async def test_a_submit_by_the_words_of_the_page_is_told_of(tmp_path: Path) -> N
         await until(lambda: len(receiver.requests) == 3)
         bodies = [msgspec.json.decode(one.body) for one in receiver.requests]
         assert [one["type"] for one in bodies] == ["job.submitted", "job.started", "job.completed"]
+        assert [one["data"]["status"] for one in bodies] == ["queued", "in_progress", "completed"]
         assert {one["data"]["job_id"] for one in bodies} == {answer.json()["job_id"]}
         assert {one.headers["authorization"] for one in receiver.requests} == {"Bearer client-webhook-token"}
         record = (await hub.client.get(f"/api/jobs/{answer.json()['job_id']}")).text
@@ -194,3 +195,41 @@ async def test_a_submit_that_names_a_private_address_is_refused(hub: Served, url
     answer = await hub.client.post("/api/jobs", json={"task": "add", "payload": {"a": 1}, "webhook": url})
     assert answer.status_code == 400, answer.text
     assert await hub.app.jobs.count() == 0
+
+
+async def test_messages_come_in_the_words_of_their_webhook(tmp_path: Path) -> None:
+    sums = Sums(f"sqlite:///{tmp_path}/jobs.db")
+    options = HubOptions(webhook_http=True, webhook_allow=("127.0.0.0/8",), maintenance=False)
+    async with receiving() as receiver, serving(sums.app, options) as hub:
+        address = f"http://127.0.0.1:{receiver.port}/"
+
+        made = await hub.client.post("/api/webhooks", json={"url": f"{address}theirs", "words": "jobmaster"})
+        assert made.json()["webhook"]["words"] == "jobmaster"
+        assert (await hub.client.post("/api/webhooks", json={"url": f"{address}ours"})).status_code == 201
+        # The webhook of a job speaks as the submit is answered, unless it names words itself.
+        body = {"task": "add", "payload": {"a": 1}, "webhook": f"{address}named"}
+        await hub.client.post("/api/jobs?words=osqueue", json=body)
+        hook = {"url": f"{address}chosen", "words": "surefire"}
+        await hub.client.post("/api/jobs?words=osqueue", json=body | {"webhook": hook})
+        async with sums.app.worker():
+            await until(lambda: len(receiver.requests) == 2 * 3 + 2 * 2 * 3)
+        heard = dict[str, set[str]]()
+        for one in receiver.requests:
+            heard.setdefault(one.line.split()[1], set()).add(msgspec.json.decode(one.body)["data"]["status"])
+        assert heard == {
+            "/ours": {"queued", "running", "completed"},
+            "/theirs": {"AssignedToBucket", "Processing", "Succeeded"},
+            "/named": {"unclaimed", "in_progress", "completed"},
+            "/chosen": {"Pending", "Running", "Completed"},
+        }
+        id = made.json()["webhook"]["id"]
+        changed = await hub.client.patch(f"/api/webhooks/{id}", json={"words": "emprops"})
+        assert changed.json()["words"] == "emprops"
+        assert (await hub.client.patch(f"/api/webhooks/{id}", json={"on": True})).json()["words"] == "emprops"
+        found = (await hub.client.get("/api/webhooks/deliveries?words=emprops&status=timeout")).json()
+        assert found == {"items": [], "cursor": None}
+        for method, path in (("POST", ""), ("PATCH", f"/{id}")):
+            refused = await hub.client.request(
+                method, f"/api/webhooks{path}", json={"url": address, "words": "klingon"}
+            )
+            assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "words")

@@ -208,3 +208,31 @@ async def test_a_subscription_that_fails_leaves_nothing(here: Doing, monkeypatch
         assert answer["problem"]["status"] == 503
         assert "10.1.2.3" not in answer["problem"]["detail"], "where the store is, is nobody's business"
         assert not len(here.app.session.followers)
+
+
+async def test_a_subscription_is_told_in_its_words(here: Doing) -> None:
+    async with serving(here.app) as hub, connected(hub) as socket:
+        job = await here.work.submit(4)
+        answer = await socket.ask("subscribe_job", job_id=str(job.id), words="jobmaster")
+        assert answer["status"] == "AssignedToBucket"
+        async with here.app.worker():
+            await socket.until("job_status", status="Processing")
+            assert (await socket.until("job_progress"))["status"] == "Processing"
+            # Subscribed to again, it goes on in other words.
+            assert (await socket.ask("subscribe_job", job_id=str(job.id), words="emprops"))["status"] == "in_progress"
+            here.gate.set()
+            await socket.until("job_status", status="completed", ended=True)
+            assert (await socket.until("job_result"))["status"] == "completed"
+
+
+async def test_counts_are_told_in_words_and_unknown_words_are_refused(here: Doing) -> None:
+    async with serving(here.app) as hub, connected(hub) as socket:
+        await here.work.submit(4)
+        answer = await socket.ask("subscribe_stats", words="osqueue")
+        assert answer["statuses"] == {"unclaimed": 1}
+        await here.work.submit(5)
+        assert (await socket.until("stats"))["statuses"] == {"unclaimed": 2}
+        for type, fields in (("subscribe_job", {"job_id": str(uuid4())}), ("subscribe_stats", {})):
+            answer = await socket.ask(type, words="klingon", **fields)
+            assert (answer["type"], answer["problem"]["status"]) == ("error", 400)
+            assert answer["problem"]["errors"][0]["field"] == "words"

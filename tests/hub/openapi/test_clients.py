@@ -138,7 +138,7 @@ def _use(client: Any, folder: Path) -> None:
     job = call("get_job", id)
     assert (job.id, job.status, job.tags) == (id, models.Status.COMPLETED, ["first"])
     assert job.payload.to_dict() == {"order": 7}
-    assert call("list_jobs", status=models.ListJobsStatusType0.COMPLETED).items == [job]
+    assert call("list_jobs", status=models.Status.COMPLETED).items == [job]
     assert call("count_jobs", task=["bill"]).count == 1
     assert [line.message for line in call("get_logs", id).items] == ["order 7", "order 7"]
     assert call("explain_job", id).facts[0].code == "completed"

@@ -140,6 +140,20 @@ async def test_two_customers_with_one_address_have_a_webhook_each(credentials: d
             assert await named(customer) == target, "the next job names the same one"
 
 
+async def test_an_address_with_other_words_is_another_webhook() -> None:
+    async with world() as made:
+        known = made.writer.inserts.webhooks
+
+        async def named(wish: Wish) -> str:
+            [target] = (await known.wished(await made.submit(), wish)).spec.webhook or ()
+            return target.id
+
+        ours, theirs = await named(WISH), await named(Wish(WISH.url, EVENTS, words="emprops"))
+        assert await named(Wish(WISH.url, EVENTS, words="headrace")) == ours
+        kept = {one.id: one.words for one in read_webhooks(await made.engine.documents.settings(OF_JOBS))}
+        assert kept == {ours: "headrace", theirs: "emprops"}
+
+
 async def test_only_so_many_addresses_are_kept_for_a_customer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_WEBHOOK_ADDRESSES", 2)
     async with world() as made:

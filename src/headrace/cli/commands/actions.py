@@ -18,6 +18,7 @@ from headrace.cli.ids import resolve as resolve_id
 from headrace.cli.options import F, State, common, duration, filters, pairs, value, when
 from headrace.cli.options import payload as read_payload
 from headrace.cli.output.console import console, document, echo, is_terminal, say
+from headrace.cli.output.statuses import record_of, word_of
 from headrace.cli.output.words import ago, counted, moment
 from headrace.cli.session import me, with_app
 from headrace.core.job import Job
@@ -61,7 +62,7 @@ class Verdict(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as printed for programs."""
-        record = self.job.to_dict() if self.job else None
+        record = record_of(self.job) if self.job else None
         return {"id": self.id, "verdict": self.verdict, "message": self.message, "job": record}
 
 
@@ -159,7 +160,7 @@ def _why(acted: ActionResult) -> str:
     if acted.error != "TransitionRefused" or acted.job is None:
         return "that it does not fit"
     job = acted.job
-    return f"{job.status} ({job.reason.replace('_', ' ')})" if job.reason else job.status.value
+    return f"{word_of(job)} ({job.reason.replace('_', ' ')})" if job.reason else word_of(job)
 
 
 def _changed(job: Job, verb: Verb, now: datetime, brief: bool) -> str:

@@ -12,7 +12,7 @@ import click
 from headrace.cli.commands.actions import confirm
 from headrace.cli.exit_codes import DONE, FAILED
 from headrace.cli.ids import resolve_batch
-from headrace.cli.options import State, common, duration
+from headrace.cli.options import State, common, duration, in_words
 from headrace.cli.output.console import console, document, echo, is_terminal, line, say
 from headrace.cli.output.words import counted, time_of_day
 from headrace.cli.session import me, on_app, with_app
@@ -38,6 +38,7 @@ Viewer: TypeAlias = "Callable[[Batch], None]"
 @click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer than this; the batch goes on.")
 @click.option("--cancel", is_flag=True, help="Cancel its jobs that have not ended; it takes no more jobs.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before the cancel.")
+@in_words
 @common
 def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool, yes: bool) -> int:
     """Show a batch, wait for it, or cancel it.

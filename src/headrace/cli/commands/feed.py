@@ -11,6 +11,7 @@ import click
 from headrace.cli.ids import given, wanted
 from headrace.cli.options import State, common, filters
 from headrace.cli.output.console import console, echo, is_terminal, line, say
+from headrace.cli.output.statuses import record_of
 from headrace.cli.output.words import clock, counted, short, time_of_day
 from headrace.cli.session import with_app
 from headrace.core.codec.stand_in import guarded
@@ -61,7 +62,7 @@ def _viewer(state: State) -> Callable[[Changed], None]:
 
 def _print_json(changed: Changed) -> None:
     for job in changed.jobs:
-        line(job.to_dict())
+        line(record_of(job))
     if changed.dropped:
         line({"dropped": changed.dropped})
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.ids import every, given, resolve, resolve_worker, wanted
-from headrace.cli.options import State, common, duration, filters
+from headrace.cli.options import State, common, duration, filters, in_words
 from headrace.cli.output.console import console, document, echo, say, tell
+from headrace.cli.output.statuses import record_of
 from headrace.cli.session import on_app, with_app
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def jobs(state: State, limit: int, cursor: str | None, whole: bool, only_count: 
         else:
             page = await _page(app, chosen, limit, cursor)
         if state.json:
-            document({"items": [job.to_dict() for job in page.items], "cursor": page.cursor})
+            document({"items": [record_of(job) for job in page.items], "cursor": page.cursor})
             return
         if not page.items:
             say("no jobs" + (" match" if chosen else " yet: submit one with headrace submit TASK key=value"))
@@ -76,6 +77,7 @@ async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None
 
 @click.command()
 @click.argument("id")
+@in_words
 @on_app()
 async def show(app: App, state: State, id: str) -> None:
     """Show one job whole: its record, the timeline of its attempts, whom it waits for, and its family as a tree.
@@ -85,7 +87,7 @@ async def show(app: App, state: State, id: str) -> None:
     found = await resolve(app, id)
     job, history = await app.jobs.get(found), await app.jobs.history(found)
     if state.json:
-        document(job.to_dict(history))
+        document(record_of(job, history))
         return
     from headrace.cli.output.family import family_view, relatives
     from headrace.cli.output.jobs import job_view
@@ -101,6 +103,7 @@ async def show(app: App, state: State, id: str) -> None:
 @click.command()
 @click.argument("id")
 @click.option("--timeout", type=duration, metavar="DURATION", help="Give up watching after this long; the job goes on.")
+@in_words
 @common
 def watch(state: State, id: str, timeout: float | None) -> int:
     """Follow a job until it ends.
@@ -124,6 +127,7 @@ def watch(state: State, id: str, timeout: float | None) -> int:
 @click.command()
 @click.argument("id", required=False)
 @click.option("--worker", metavar="ID", help="Say why this worker gets nothing; the last digits of its id will do.")
+@in_words
 @common
 def explain(state: State, id: str | None, worker: str | None) -> None:
     """Say in words why a job is where it is, and what would move it; or why a worker gets nothing."""

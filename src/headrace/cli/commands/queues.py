@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import State, common
+from headrace.cli.options import State, common, in_words
 from headrace.cli.output.console import document, listing, say
 from headrace.cli.session import me, on_app, with_app
 from headrace.cli.unknown_names import REWRITTEN, note_strange, note_undefined, note_unreadable
@@ -20,6 +20,7 @@ __all__ = ["queues"]
 @click.group(invoke_without_command=True)
 @click.option("--limit", type=click.IntRange(1, 1000), default=1000, show_default=True, help="Queues per page.")
 @click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
+@in_words
 @on_app()
 async def queues(app: App, state: State, limit: int, cursor: str | None) -> None:
     """List queues, or pause, resume, set, reset and forget them."""

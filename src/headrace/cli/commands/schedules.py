@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import State, common, duration, moment
+from headrace.cli.options import State, common, duration, in_words, moment
 from headrace.cli.options import payload as read_payload
 from headrace.cli.output.console import console, document, echo, listing, say
+from headrace.cli.output.statuses import record_of
 from headrace.cli.session import me, on_app, with_app
 from headrace.cli.unknown_names import check_task
 
@@ -169,11 +170,12 @@ async def resume(app: App, state: State, name: str) -> None:
 
 @schedules.command()
 @click.argument("name")
+@in_words
 @on_app()
 async def trigger(app: App, state: State, name: str) -> None:
     """Submit a schedule's job now, and print its id."""
     handle = await app.schedules.trigger(name, by=me())
-    document((handle.last or await handle.refresh()).to_dict()) if state.json else echo(str(handle.id))
+    document(record_of(handle.last or await handle.refresh())) if state.json else echo(str(handle.id))
 
 
 @schedules.command()

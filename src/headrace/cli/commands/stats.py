@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.ids import check_range
-from headrace.cli.options import State, when
+from headrace.cli.options import State, in_words, when
 from headrace.cli.output.console import console, document, say
 from headrace.cli.session import on_app
 
@@ -126,6 +126,7 @@ def _times(found: Quantiles | None) -> str:
 
 
 @click.command()
+@in_words
 @on_app()
 async def stats(app: App, state: State) -> None:
     """Count jobs by status, and check the ledger: submitted = live + ended + pruned."""

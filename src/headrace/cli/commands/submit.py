@@ -10,9 +10,10 @@ import click
 
 from headrace.cli.exit_codes import DONE
 from headrace.cli.ids import resolve
-from headrace.cli.options import F, State, common, duration, moment, pairs
+from headrace.cli.options import F, State, common, duration, in_words, moment, pairs
 from headrace.cli.options import payload as read_payload
 from headrace.cli.output.console import document, echo, say
+from headrace.cli.output.statuses import record_of, word_of
 from headrace.cli.output.words import compact
 from headrace.cli.output.words import moment as moment_text
 from headrace.cli.session import USER, with_app
@@ -126,6 +127,7 @@ def _options(
 @click.argument("task")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @job_options
+@in_words
 @common
 def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | None, **options: Any) -> None:
     """Submit a job of TASK and print its id.
@@ -138,7 +140,7 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
         handle = await _submitted(app, task, body, chosen)
         if state.json:
             extra = {"duplicate": handle.duplicate, "replaced": handle.replaced}
-            document((await _record(handle)).to_dict() | extra)
+            document(record_of(await _record(handle)) | extra)
             return
         echo(str(handle.id))
         if handle.duplicate:
@@ -150,9 +152,9 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
 def _duplicate_text(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
     job, key = handle.last, chosen.get("request_key")
     if job is not None and key is not None and job.request_key == key:
-        return f"already there: this request made it before; it is {job.status}"
+        return f"already there: this request made it before; it is {word_of(job)}"
     if handle.replaced and job is not None:
-        return f"replaced: the job that holds this key has these arguments now; it is {job.status}"
+        return f"replaced: the job that holds this key has these arguments now; it is {word_of(job)}"
     if job is not None and job.ended:
         from headrace.core.lifecycle.decision import held_until
         from headrace.core.times import moment
@@ -167,6 +169,7 @@ def _duplicate_text(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @job_options
 @click.option("--wait", type=duration, metavar="DURATION", help="Wait no longer than this; the job goes on.")
+@in_words
 @common
 def run(
     state: State,
@@ -222,7 +225,7 @@ async def _print_result(handle: JobHandle[Any], state: State) -> int:
     if state.json:
         from headrace.cli.output.follow import ending
 
-        document(job.to_dict())
+        document(record_of(job))
         return ending(job)
     if job.status == "failed":
         raise JobFailed(job, job.error)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.ids import resolve
-from headrace.cli.options import State, duration, words
+from headrace.cli.options import State, duration, in_words, statuses, words
 from headrace.cli.output.console import console, document, echo, listing, say
+from headrace.cli.output.statuses import record_of, statuses_in, word_of
 from headrace.cli.session import me, on_app
 from headrace.core.webhooks.target import EVENTS, GROUPS
+from headrace.core.words import VOCABULARIES, Words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +101,14 @@ async def show(app: App, state: State, id: str) -> None:
     envvar="HEADRACE_WEBHOOK_BEARER",
     help="A token that it is shown; better in HEADRACE_WEBHOOK_BEARER, which no list of processes has.",
 )
+@click.option(
+    "--words",
+    "vocabulary",
+    type=click.Choice(list(VOCABULARIES)),
+    default="headrace",
+    show_default=True,
+    help="The words for statuses in its messages, of this or of another design.",
+)
 @click.option("--description", metavar="TEXT", help="What it is for.")
 @on_app(creates=True)
 async def add(
@@ -110,6 +120,7 @@ async def add(
     queues: tuple[str, ...],
     customer: str | None,
     bearer: str | None,
+    vocabulary: Words,
     description: str | None,
 ) -> None:
     """Tell an address of jobs that are submitted from now on, and print its secret, once."""
@@ -120,6 +131,7 @@ async def add(
         queues=words(queues),
         customer=customer,
         bearer=bearer,
+        words=vocabulary,
         description=description,
         by=me(),
     )
@@ -184,17 +196,19 @@ async def delete(app: App, state: State, id: str) -> None:
 
 @webhooks.command()
 @click.argument("id")
+@in_words
 @on_app()
 async def test(app: App, state: State, id: str) -> None:
     """Send a webhook a message of type webhook.test; a hub delivers it."""
     job = await (await app.webhooks.test(await _meant(app, id), by=me())).refresh()
-    document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}: headrace watch {job.id}")
+    document(record_of(job)) if state.json else say(f"delivery {job.id} is {word_of(job)}: headrace watch {job.id}")
 
 
 @webhooks.command()
 @click.option("--webhook", metavar="ID", help="Only what goes to this webhook.")
 @click.option("--job", metavar="JOB", help="Only what tells of this job.")
-@click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Only deliveries in this status.")
+@in_words
+@statuses("--status", "status", help="Only deliveries in this status.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Deliveries per page.")
 @click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
 @on_app()
@@ -203,7 +217,7 @@ async def deliveries(
     state: State,
     webhook: str | None,
     job: str | None,
-    statuses: tuple[str, ...],
+    status: tuple[str, ...],
     limit: int,
     cursor: str | None,
 ) -> None:
@@ -211,12 +225,12 @@ async def deliveries(
     page = await app.webhooks.deliveries(
         webhook=None if webhook is None else await _meant(app, webhook),
         job=None if job is None else await resolve(app, job),
-        status=statuses or None,
+        **statuses_in({"status": status}),
         limit=limit,
         cursor=cursor,
     )
     if state.json:
-        document({"items": [one.to_dict() for one in page.items], "cursor": page.cursor})
+        document({"items": [record_of(one) for one in page.items], "cursor": page.cursor})
     elif not page.items:
         say("no deliveries")
     else:
@@ -230,8 +244,9 @@ async def deliveries(
 
 @webhooks.command()
 @click.argument("delivery", metavar="JOB")
+@in_words
 @on_app()
 async def redeliver(app: App, state: State, delivery: str) -> None:
     """Send a message once more, now; it has the same webhook-id, so that a receiver knows it."""
     job = await app.webhooks.redeliver(await resolve(app, delivery), by=me())
-    document(job.to_dict()) if state.json else say(f"delivery {job.id} is {job.status}")
+    document(record_of(job)) if state.json else say(f"delivery {job.id} is {word_of(job)}")

@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from headrace.cli.output.jobs import STYLES, grid, status_text, table
+from headrace.cli.output.statuses import word_for
 from headrace.cli.output.tables import Fitted
 from headrace.cli.output.text import Text
 from headrace.cli.output.words import ago, moment, span
@@ -34,7 +35,7 @@ def _counts(record: Batch) -> dict[Status, int]:
 def sentence(record: Batch) -> str:
     """Return the state of the batch, on one line."""
     tally = record.tally
-    ends = ", ".join(f"{count:,} {status}" for status, count in _counts(record).items() if count)
+    ends = ", ".join(f"{count:,} {word_for(status)}" for status, count in _counts(record).items() if count)
     words = f"{tally.ended:,} of {tally.total:,} ended" + (f": {ends}" if ends else "")
     return f"{words} · {_state(record)}"
 
@@ -69,7 +70,7 @@ def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> Rend
     counts = Text(f"{tally.total:,} in all")
     for status, count in _counts(record).items():
         if count:
-            counts.append(f", {count:,} ").append(status.value, STYLES[status])
+            counts.append(f", {count:,} ").append(word_for(status), STYLES[status])
     if tally.live:
         counts.append(f", {tally.live:,} live")
     rows: list[tuple[str, str | Text]] = [("jobs", counts)]

@@ -67,7 +67,10 @@ def document(value: Any) -> None:
     """Print one JSON document, laid out for people if a person reads it."""
     import msgspec
 
-    text = printable_json(msgspec.json.encode(value).decode())
+    from headrace.cli.options import vocabulary
+    from headrace.core.words import worded
+
+    text = printable_json(msgspec.json.encode(worded(value, vocabulary())).decode())
     if is_terminal():
         text = msgspec.json.format(text, indent=2)
     click.echo(text)

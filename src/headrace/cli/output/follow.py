@@ -11,6 +11,7 @@ from uuid import UUID
 from headrace.cli.exit_codes import DONE, FAILED, INTERRUPTED
 from headrace.cli.options import State
 from headrace.cli.output.console import console, echo, is_terminal, line, say
+from headrace.cli.output.statuses import record_of, word_of
 from headrace.cli.output.words import compact, time_of_day
 from headrace.core.codec.stand_in import is_stand_in
 from headrace.core.job import Job, json_or_text
@@ -65,7 +66,7 @@ def ending(job: Job) -> int:
 
 def sentence(job: Job) -> str:
     """Return the state of the job, on one line."""
-    words = job.status.value
+    words = word_of(job)
     if job.reason:
         words += f" ({job.reason.value.replace('_', ' ')})"
     if job.status in (Status.RUNNING, Status.RETRYING):
@@ -84,7 +85,7 @@ def sentence(job: Job) -> str:
 def viewer(state: State) -> Iterator[Viewer]:
     """Return the viewer that fits the reader: JSON lines, plain lines, or a bar that moves."""
     if state.json:
-        yield lambda job: line(job.to_dict())
+        yield lambda job: line(record_of(job))
     elif not is_terminal():
         yield lambda job: echo(f"{time_of_day(job.updated_at)} {job.task} {sentence(job)}")
     else:

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from headrace.cli.output import timeline
+from headrace.cli.output.statuses import counts_of, word_of
 from headrace.cli.output.tables import Fitted
 from headrace.cli.output.text import Text
 from headrace.cli.output.words import ago, clock, compact, counted, cut, fixed_zone, moment, short, span
@@ -67,7 +68,7 @@ def grid() -> Table:
 
 def status_text(job: Job) -> Text:
     """Return the status, and why it ended so."""
-    text = Text(job.status.value, STYLES[job.status])
+    text = Text(word_of(job), STYLES[job.status])
     if job.reason:
         text.append(f" ({job.reason.value.replace('_', ' ')})", "dim")
     elif job.cancel_requested_at and not job.ended:
@@ -78,9 +79,8 @@ def status_text(job: Job) -> Text:
 def counts_text(counts: Mapping[Status, int]) -> Text:
     """Return how many there are in each status; empty if there are none."""
     text = Text()
-    for status in Status:
-        if count := counts.get(status, 0):
-            text.append(f"{', ' if text else ''}{count} ", "").append(status.value, STYLES[status])
+    for word, status, count in counts_of(counts):
+        text.append(f"{', ' if text else ''}{count} ", "").append(word, STYLES[status])
     return text
 
 

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from headrace.cli.output.jobs import STYLES, counts_text, grid, table
+from headrace.cli.output.statuses import counts_of
 from headrace.cli.output.tables import Fitted
 from headrace.cli.output.text import Text
 from headrace.cli.output.words import ago, compact, moment, short, span
@@ -17,7 +18,6 @@ from headrace.cli.process.renewal import shown
 from headrace.core.audit import Audited
 from headrace.core.lifecycle.liveness import told_silence
 from headrace.core.schedule.rules import Continuous
-from headrace.core.status import Status
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 
 if TYPE_CHECKING:
@@ -44,12 +44,11 @@ __all__ = [
 
 def stats_view(stats: Stats, now: datetime) -> RenderableType:
     """Return statuses with bars to compare them by, and the totals below."""
-    made = table("status", "jobs", "", right=("jobs",))
-    most = max([1, *stats.statuses.values()])
-    for status in Status:
-        if count := stats.statuses.get(status, 0):
-            bar = "█" * max(1, round(count / most * 30))
-            made.add_row(Text(status.value, STYLES[status]), str(count), Text(bar, STYLES[status]))
+    made, counts = table("status", "jobs", "", right=("jobs",)), counts_of(stats.statuses)
+    most = max([1, *(count for _, _, count in counts)])
+    for word, status, count in counts:
+        bar = "█" * max(1, round(count / most * 30))
+        made.add_row(Text(word, STYLES[status]), str(count), Text(bar, STYLES[status]))
     books = stats.ledger
     facts = grid()
     facts.add_row("submitted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")

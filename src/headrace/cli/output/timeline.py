@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from headrace.cli.output.statuses import word_of
 from headrace.cli.output.words import counted, short, span
 from headrace.core import times as moments
 from headrace.core.attempt import Attempt, Event, History
@@ -85,7 +86,7 @@ def _end(job: Job, history: History) -> Row:
         at = max([at, *(event.at for event in history.events if event.verb == Verb.DISCARD)])
     note = job.reason.value.replace("_", " ") if job.reason else ""
     style = ENDS[job.status]
-    return Row(at, job.status.value, style, (_point(at, style),), "", note)
+    return Row(at, word_of(job), style, (_point(at, style),), "", note)
 
 
 def _said(event: Event) -> str:
@@ -139,7 +140,7 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row:
             bars.append(Bar(job.started_at, max(now, job.started_at), RUNNING, "yellow"))
         number = job.attempt if job.started_at else job.attempt + 1
         took = span(max((now - started).total_seconds(), 0.0)) if job.started_at else ""
-        note = f"{job.status} · worker {short(job.worker)}"
+        note = f"{word_of(job)} · worker {short(job.worker)}"
         return Row(begun, f"attempt {number}", "yellow", tuple(bars), took, note)
     until = max(job.available_at, now)
     if job.status is Status.WAITING:
@@ -149,7 +150,7 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row:
     else:
         note = "claimable"
     begun = min(since, now)
-    return Row(begun, job.status.value, "cyan", (Bar(begun, until, WAITING, "cyan"),), "", note)
+    return Row(begun, word_of(job), "cyan", (Bar(begun, until, WAITING, "cyan"),), "", note)
 
 
 def draw(row: Row, start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:

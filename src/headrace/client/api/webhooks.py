@@ -21,7 +21,7 @@ from headrace.core.codec.record import Record
 from headrace.core.defaults import MAX_CUSTOMER_WEBHOOKS, MAX_WEBHOOKS, WEBHOOK_ADDRESS_RETENTION
 from headrace.core.job import Job, as_id
 from headrace.core.query import Page
-from headrace.core.status import Status, Verb
+from headrace.core.status import Reason, Status, Verb
 from headrace.core.times import Seconds, seconds
 from headrace.core.validation import checked_key, checked_note, whole
 from headrace.core.webhooks.delivery import TASK, delivery
@@ -39,6 +39,7 @@ from headrace.core.webhooks.subscription import (
     succeeded,
 )
 from headrace.core.webhooks.target import GROUPS, checked_events
+from headrace.core.words import Words, vocabulary_of
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
@@ -96,6 +97,7 @@ class WebhooksApi(Noun):
         customer: str | None = None,
         secret: str | None = None,
         bearer: str | None = None,
+        words: Words = "headrace",
         description: str | None = None,
         by: str | None = None,
         most: int | None = None,
@@ -104,7 +106,8 @@ class WebhooksApi(Noun):
 
         ``events``: what it is notified of; left out, of every change of status, and not of progress. ``secret``: to
         sign messages with; left out, one is made. It is returned here, and cannot be read later. A submit elsewhere may
-        not know of it for 5 seconds. ``most``: how many a customer may have; 10 if left out.
+        not know of it for 5 seconds. ``words``: those for statuses in its messages. ``most``: how many a customer may
+        have; 10 if left out.
 
         :raises ConfigError: naming what cannot be used
         """
@@ -128,6 +131,7 @@ class WebhooksApi(Noun):
             created_by=checked_note(by, "by"),
             signed=True,
             bearer=token is not None,
+            words=vocabulary_of(words).name,
         )
         await self._put(SECRETS + webhook.id, Credentials((kept,), token), 0, None)
         await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._act("add", by))
@@ -142,11 +146,12 @@ class WebhooksApi(Noun):
         events: Sequence[str] | None = None,
         tasks: Sequence[str] | None = None,
         queues: Sequence[str] | None = None,
+        words: Words | None = None,
         description: str | None = None,
         by: str | None = None,
     ) -> Webhook:
         """Change a subscription, for jobs that are submitted from now on; ``on`` switches it on again, or off. An
-        address holds at once, also for what waits to be delivered. :raises UnknownWebhook, ConfigError:"""
+        address and words hold at once, also for what waits to be delivered. :raises UnknownWebhook, ConfigError:"""
         changed: dict[str, Any] = {}
         if url is not None:
             changed["url"] = checked_url(url)
@@ -156,6 +161,8 @@ class WebhooksApi(Noun):
             changed["tasks"] = checked_names(tasks, "tasks")
         if queues is not None:
             changed["queues"] = checked_names(queues, "queues")
+        if words is not None:
+            changed["words"] = vocabulary_of(words).name
         if description is not None:
             changed["description"] = checked_note(description, "description")
         now = self._host.clock.now()
@@ -201,6 +208,7 @@ class WebhooksApi(Noun):
         webhook: str | None = None,
         job: UUID | str | None = None,
         status: Status | str | Sequence[Status | str] | None = None,
+        reason: Reason | str | Sequence[Reason | str] | None = None,
         customer: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
@@ -210,7 +218,7 @@ class WebhooksApi(Noun):
         if webhook is not None and job is not None:
             raise ConfigError("deliveries are listed of a webhook or of a job, not of both")
         tag = webhook if job is None else str(as_id(job))
-        filters: Filters = {"task": TASK, "tag": tag, "status": status, "customer": customer}
+        filters: Filters = {"task": TASK, "tag": tag, "status": status, "reason": reason, "customer": customer}
         return await self._app.jobs.list(limit=limit, cursor=cursor, **filters)
 
     async def redeliver(self, id: UUID | str, *, by: str | None = None) -> Job:

@@ -26,6 +26,7 @@ from headrace.client.task import Task
 from headrace.contrib.django.project import project_app
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
+from headrace.core.words import Words
 from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
 from headrace.endpoints.documents import Errors
@@ -53,7 +54,7 @@ from headrace.http.sse import Telling
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "job_view", "status_urls"]
+__all__ = ["Answers", "FromHeader", "InWorker", "Words", "job_view", "status_urls"]
 
 Identity = Callable[[HttpRequest], Any]
 """Returns the caller's id as text, a number or a UUID, or None."""
@@ -75,6 +76,7 @@ def job_view(
     before_submit: BeforeSubmit | None = None,
     answers: Answers | None = None,
     errors: Errors = "shown",
+    words: Words = "headrace",
     status_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], View]:
     """Makes a view of a handler: a request is checked and stored, and a worker of the project runs the handler.
@@ -96,6 +98,7 @@ def job_view(
         before_submit=in_threads(_closing(before_submit)),
         answers=answers,
         errors=errors,
+        words=words,
     )
 
     def decorate(fn: Callable[..., Any]) -> View:
@@ -141,6 +144,7 @@ def status_urls(
     logs: bool = False,
     answers: Answers | None = None,
     errors: Errors = "shown",
+    words: Words = "headrace",
     namespace: str = "jobs",
 ) -> tuple[list[Any], str]:
     """Return the pages that show jobs: ``path("jobs/", include(status_urls(public=True)))``; DELETE cancels.
@@ -154,7 +158,14 @@ def status_urls(
     check_access("status_urls", may_see=may_see, identity=identity, public=public, secret=secret)
     jobs = project_app()
     pages = StatusPages(
-        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+        jobs,
+        public=public,
+        secret=secret,
+        known=identity is not None,
+        logs=logs,
+        answers=answers,
+        errors=errors,
+        words=words,
     )
     _shown[namespace] = pages
     by_path: dict[str, dict[str, Page]] = {}

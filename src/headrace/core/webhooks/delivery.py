@@ -19,8 +19,9 @@ from headrace.core.defaults import DELIVERY_RETENTION, MAX_WEBHOOK_RESULT_BYTES,
 from headrace.core.job import Job, Spec, derived_id
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.status import ENDED, Status, Verb
+from headrace.core.status import ENDED, Reason, Status, Verb
 from headrace.core.webhooks.target import Notified, Occasion, Target
+from headrace.core.words import HEADRACE, Vocabulary
 
 __all__ = [
     "NUMBER",
@@ -30,6 +31,7 @@ __all__ = [
     "delivery",
     "first_told",
     "is_delivery",
+    "message_in_words",
     "message_of",
     "tell",
     "telling",
@@ -205,6 +207,18 @@ def message_of(job: Job, event: Occasion) -> dict[str, Any]:
         result = _result(job.result_text or "null")
         data |= {"result_omitted": True} if result is None else {"result": result}
     return {"type": f"job.{event}", "timestamp": job.updated_at, "data": data}
+
+
+def message_in_words(message: dict[str, Any], words: Vocabulary) -> dict[str, Any]:
+    """Return a message as it is sent to a webhook that wants these words; in the store it is in ours."""
+    data = message.get("data")
+    if words is HEADRACE or not isinstance(data, dict) or data.get("status") not in _STATUSES:
+        return message
+    reason = Reason.TIMEOUT if data.get("reason") == Reason.TIMEOUT else None
+    return message | {"data": data | {"status": words.json_word(Status(data["status"]), reason)}}
+
+
+_STATUSES = frozenset(Status)
 
 
 def _result(text: str) -> msgspec.Raw | None:

@@ -22,6 +22,7 @@ from headrace.core.job import Spec
 from headrace.core.validation import checked_name, plain
 from headrace.core.webhooks.delivery import is_delivery
 from headrace.core.webhooks.target import GROUPS, Occasion, Target, checked_events
+from headrace.core.words import Words, vocabulary_of
 from headrace.errors import ConfigError, shown
 
 __all__ = [
@@ -67,6 +68,8 @@ class Webhook(msgspec.Struct, Record, frozen=True, kw_only=True, omit_defaults=T
     """Whether it has a secret, by which the receiver can verify that a message is ours."""
     bearer: bool = False
     """Whether messages carry a bearer token."""
+    words: Words = "headrace"
+    """The words for statuses in its messages."""
     failures: int = 0
     """How many deliveries in a row failed for good."""
     off_at: datetime | None = None
@@ -167,18 +170,19 @@ class Wish(msgspec.Struct, frozen=True):
     events: tuple[Occasion, ...]
     secret: str | None = None
     bearer: str | None = None
+    words: Words = "headrace"
 
     def __repr__(self) -> str:  # which may be logged
         return f"<Wish {urlsplit(self.url).hostname}>"
 
 
 _AUTHENTICATION = {"type", "token"}
-_KEYS = {"url", "webhook_url", "events", "secret", "bearer", "authentication"}
+_KEYS = {"url", "webhook_url", "events", "secret", "bearer", "authentication", "words"}
 
 
 def checked_wish(value: Any, name: str = "webhook") -> Wish:
-    """Return a webhook as a submit may name it: a URL, or a mapping with ``url`` and optional ``events``, ``secret``
-    and ``bearer``. ``webhook_url`` and ``authentication`` are accepted as well.
+    """Return a webhook as a submit may name it: a URL, or a mapping with ``url`` and optional ``events``, ``secret``,
+    ``bearer`` and ``words``. ``webhook_url`` and ``authentication`` are accepted as well.
 
     :raises ConfigError: naming what cannot be used
     """
@@ -186,7 +190,7 @@ def checked_wish(value: Any, name: str = "webhook") -> Wish:
         return value
     given: Mapping[str, Any] = {"url": value} if isinstance(value, str) else value
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{name} must be a URL, or a mapping with url, events, secret and bearer")
+        raise ConfigError(f"{name} must be a URL, or a mapping with url, events, secret, bearer and words")
     if unknown := [one for one in given if one not in _KEYS]:
         raise ConfigError(f"{name} has no field {unknown[0]!r}: {', '.join(sorted(_KEYS))}")
     url = _either(given.get("url"), given.get("webhook_url"), f"{name}.url", f"{name}.webhook_url")
@@ -201,6 +205,7 @@ def checked_wish(value: Any, name: str = "webhook") -> Wish:
         GROUPS["status_change"] if events is None else checked_events(events, f"{name}.events"),
         None if secret is None else checked_secret(secret, f"{name}.secret"),
         None if bearer is None else checked_bearer(bearer, f"{name}.bearer"),
+        vocabulary_of(given.get("words", "headrace")).name,
     )
 
 

@@ -17,7 +17,15 @@ __all__ = ["job_responses", "status_responses", "validation"]
 
 Responses = dict[int | str, dict[str, Any]]
 
-_JOB = {"application/json": {"schema": schema_of(JobDocument)}}
+
+def _job_schema() -> dict[str, Any]:
+    """Return the schema of a job; in other words than ours its status is any text."""
+    schema = schema_of(JobDocument)
+    properties = schema["properties"]
+    return {**schema, "properties": {**properties, "status": {"anyOf": [properties["status"], {"type": "string"}]}}}
+
+
+_JOB = {"application/json": {"schema": _job_schema()}}
 _PROBLEM = {"application/problem+json": {"schema": schema_of(FailureDetails)}}
 
 

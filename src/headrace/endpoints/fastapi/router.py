@@ -11,6 +11,7 @@ from headrace.client.task import Task
 from headrace.client.task_registry import Decorator
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
+from headrace.core.words import Words
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
 from headrace.endpoints.request import HEADERS, HungUp
@@ -68,6 +69,7 @@ class JobRouter(APIRouter):
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
         errors: Errors = "shown",
+        words: Words = "headrace",
         status_url: str | None = None,
         **router: Any,
     ) -> None:
@@ -79,8 +81,8 @@ class JobRouter(APIRouter):
         ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job if the client sends
         no ``Prefer``; ``longest_wait``: the maximum. ``before_submit``: called with the request and the draft of the
         job; a response that it returns is sent instead. ``answers``: makes the responses. ``errors``: ``"hidden"``
-        shows clients a reference instead of the text of an error. ``status_url``: the address of jobs, with ``{id}`` in
-        it; by default the ``status_router`` of this App.
+        shows clients a reference instead of the text of an error. ``words``: those for statuses. ``status_url``: the
+        address of jobs, with ``{id}`` in it; by default the ``status_router`` of this App.
 
         :raises ConfigError: naming the argument
         """
@@ -97,6 +99,7 @@ class JobRouter(APIRouter):
             before_submit=before_submit,
             answers=answers,
             errors=errors,
+            words=words,
         )
         self._addresses = Addresses(jobs, expanded, status_url)
 

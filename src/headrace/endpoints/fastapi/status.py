@@ -13,13 +13,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS
+from headrace.core.words import Words
 from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, mark_pages, response_of
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.fastapi.openapi import status_responses
 from headrace.endpoints.request import EndpointRequest, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text
-from headrace.endpoints.status import TOKEN, StatusPages
+from headrace.endpoints.status import TOKEN, WORDS, StatusPages
 from headrace.endpoints.submit import Misused
 from headrace.errors import ConfigError
 from headrace.http.problems import Problem
@@ -58,6 +59,9 @@ _WAIT = _parameter(
 _KNOWN = _optional("if_none_match", Header(description="The ETag of what the client has: 304 if it is still so"))
 _LAST = _optional("last_event_id", Header(description="The id of the last event that was read"))
 _SINCE = _optional("since", Query(description="The same, for those who cannot send the header"))
+_WORDS = _parameter(
+    WORDS, Annotated[Words | None, Query(description="The words for statuses; by default those of the service")], None
+)
 _TOKEN = _optional(TOKEN, Query(description="The token in the address that the submit answered"))
 
 _PAGES = (
@@ -104,6 +108,7 @@ def status_router(
     logs: bool = False,
     answers: Answers | None = None,
     errors: Errors = "shown",
+    words: Words = "headrace",
     **router: Any,
 ) -> APIRouter:
     """Return an ``APIRouter`` that shows jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE cancels.
@@ -112,7 +117,8 @@ def status_router(
     dependency that returns the caller's id: callers see their own jobs), or ``public=True``: then an address has a
     signed token, and gives access to everyone who has it. ``secret``: signs the tokens; by default the store keeps one.
     ``acts``: ``POST /{id}/retry`` and ``/{id}/discard``, too. ``logs``: log lines are among the events. ``errors``:
-    ``"hidden"`` shows clients a reference instead of the text of an error. ``router``: all arguments of an
+    ``"hidden"`` shows clients a reference instead of the text of an error. ``words``: those for statuses; a request may
+    ask for others with ``?words=``. ``router``: all arguments of an
     ``APIRouter``.
 
     :raises ConfigError: naming the argument. Pages that are open to everybody are refused when the service starts, and
@@ -121,7 +127,14 @@ def status_router(
     if secret is not None and not public:
         raise ConfigError("secret is what tokens of public pages are signed with: say public=True, too")
     pages = StatusPages(
-        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+        jobs,
+        public=public,
+        secret=secret,
+        known=identity is not None,
+        logs=logs,
+        answers=answers,
+        errors=errors,
+        words=words,
     )
     guard = _Guard(pages, bool(dependencies) or public or identity is not None)
     given = {"tags": ["jobs"], "lifespan": guard.lifespan, **router}
@@ -158,7 +171,7 @@ def _endpoint(
         except HungUp:
             return hung_up()
 
-    parameters = [_parameter("id", str), *page.parameters, _parameter(_REQUEST, Request)]
+    parameters = [_parameter("id", str), *page.parameters, _WORDS, _parameter(_REQUEST, Request)]
     if public:
         parameters.append(_TOKEN)
     if identity is not None:

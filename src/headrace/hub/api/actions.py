@@ -18,7 +18,7 @@ from headrace.client.api.filters import Filters
 from headrace.core.defaults import MAX_ACTION_VERDICTS
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction, ResolveAction
-from headrace.core.status import Status, Verb
+from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Duplicated
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.hub.api.documents import ID, JOB, PATH, JobView, job_view
@@ -147,6 +147,8 @@ class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """``requested``: a worker has the job, and is asked to stop it."""
     status: Status | None = None
     """Of the job as it is now; of a rerun, of the new one."""
+    reason: Reason | None = None
+    """Why it failed or was cancelled."""
     new_id: UUID | None = None
     """The job that a rerun made."""
     error: str | None = None
@@ -161,6 +163,7 @@ class ActionVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             id=acted.id,
             answer=acted.answer,
             status=None if job is None else job.status,
+            reason=None if job is None else job.reason,
             new_id=job.id if job is not None and job.id != acted.id else None,
             error=acted.error,
             message=acted.message,
@@ -195,7 +198,7 @@ async def act_on_jobs(ask: OperationRequest) -> OperationReply | Response:
     hangs up ends it.
     """
     body, app = ask.body, ask.hub.app
-    filter = filters_in(ask, body.filter)
+    filter = filters_in(ask, body.filter, "filter.")
     if body.filter == JobFilters():
         message = "an act on many jobs needs a filter: name at least one field"
         raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault("filter", message)])
@@ -219,7 +222,7 @@ async def act_on_jobs(ask: OperationRequest) -> OperationReply | Response:
     acting = jobs.act(body, by=ask.caller.name)
     if lines:
         first = await anext(acting, None)  # here, where an error is a problem
-        return lines_response(ask.request, _lines(ask, first, acting))
+        return lines_response(ask.request, _lines(ask, first, acting), ask.words)
     verdicts = [ActionVerdict.of(acted) async for acted in acting]
     return OperationReply(ActionVerdicts(tuple(verdicts), _counted(Counter(one.answer for one in verdicts))))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta
 
 from headrace.client.api.filters import Filters
-from headrace.core.defaults import MAX_FILTER_VALUES
+from headrace.core.defaults import MAX_FILTER_VALUES, MAX_NAME_CHARACTERS
 from headrace.core.status import Reason
+from headrace.core.words import HEADRACE, StatusWord, Vocabulary
+from headrace.errors import ConfigError
 from headrace.http.problems import Fault, Problem
 from headrace.hub.api.hidden_errors import hides
 from headrace.hub.auth.customers import filters_of
@@ -21,21 +23,8 @@ __all__ = ["JobFilters", "SaidStatus", "filters_in"]
 
 T = TypeVar("T")
 
-SaidStatus = Literal[
-    "pending",
-    "waiting",
-    "scheduled",
-    "queued",
-    "assigned",
-    "accepted",
-    "running",
-    "in_progress",
-    "retrying",
-    "completed",
-    "failed",
-    "cancelled",
-]
-"""A status in a request; ``in_progress`` is ``running``."""
+SaidStatus = Annotated[StatusWord, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+"""A status in a request, in the words that the request chooses; of ours, ``in_progress`` is ``running``."""
 
 Several: TypeAlias = T | Annotated[tuple[T, ...], Meta(max_length=MAX_FILTER_VALUES)]
 """One value, or up to 100 of which one must match; in an address the parameter is repeated."""
@@ -47,6 +36,7 @@ class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Which jobs. Every given field must match; a field with several values matches if one of them does."""
 
     status: Several[SaidStatus] = ()
+    """In any case; with ``words``, a word of those, which finds all statuses that it stands for."""
     reason: Several[Reason] = ()
     task: Several[str] = ()
     queue: Several[str] = ()
@@ -81,12 +71,13 @@ class JobFilters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 _SAME = {"type": "task", "customer_id": "customer"}
 
 
-def filters_in(ask: OperationRequest, asked: msgspec.Struct) -> Filters:
+def filters_in(ask: OperationRequest, asked: msgspec.Struct, under: str = "") -> Filters:
     """Return the filters of a request, by headrace's names and limited to the caller's customer.
 
-    ``asked``: has all fields of ``JobFilters``, or some of them, and perhaps others that are no filters.
+    ``asked``: has all fields of ``JobFilters``, or some of them, and perhaps others that are no filters. ``under``: the
+    field that it is in.
 
-    :raises Problem: 400, it gives two values for one thing; 403, it names another customer
+    :raises Problem: 400, it gives two values for one thing, or a word that is no status; 403, it names another customer
     """
     given: dict[str, Any] = {}
     for name in JobFilters.__struct_fields__:
@@ -97,11 +88,33 @@ def filters_in(ask: OperationRequest, asked: msgspec.Struct) -> Filters:
         value = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
         if given.setdefault(ours, value) != value:
             message = f"{name} is the same as {ours}: say it once"
-            raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
+            raise _malformed(name, message)
     if "status" in given:
-        said = given["status"] if isinstance(given["status"], tuple) else (given["status"],)
-        given["status"] = ["running" if one == "in_progress" else one for one in said]
+        given |= _statuses(given["status"], given.get("reason"), ask.words or HEADRACE, f"{under}status")
     if "text" in given and hides(ask.hub.options, ask.caller):
         message = "errors are kept from this key, and a text is looked for in them, too"
         raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("text", message)])
     return filters_of(ask, cast(Filters, given))
+
+
+def _statuses(said: str | tuple[str, ...], reason: Any, words: Vocabulary, field: str) -> dict[str, Any]:
+    """Return the filters by status, and by reason if a word means one, for the words of a request."""
+    places = [(field, said)] if isinstance(said, str) else [(f"{field}[{n}]", one) for n, one in enumerate(said)]
+    for place, word in places:
+        if not words.knows(word):
+            raise _malformed(place, f"Invalid value {word!r}: it is one of {', '.join(words.words())}")
+    try:
+        statuses, meant = words.statuses(word for _, word in places)
+    except ConfigError as error:
+        raise _malformed(field, str(error)) from None
+    if meant is None:
+        return {"status": statuses}
+    if reason is not None and meant not in ((reason,) if isinstance(reason, str) else reason):
+        raise _malformed(
+            field, f"{said if isinstance(said, str) else said[0]} is the reason {meant}: name no other reason"
+        )
+    return {"status": statuses, "reason": [meant]}
+
+
+def _malformed(field: str, message: str) -> Problem:
+    return Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(field, message)])

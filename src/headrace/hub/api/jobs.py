@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.client.api.filters import Filters
@@ -21,6 +20,7 @@ from headrace.core.hidden_errors import hidden_history, hidden_job
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.status import Status
+from headrace.core.words import HEADRACE, Vocabulary
 from headrace.http.entity_tags import is_known, tagged
 from headrace.http.problems import Problem
 from headrace.hub.api.documents import AT, JOB, PATH, JobView, job_view
@@ -119,8 +119,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, at most 60."""
 
 
-def _is_known(request: Request, job: Job) -> bool:
-    return is_known(request.headers.getlist("if-none-match"), job)
+def _is_known(ask: OperationRequest, job: Job) -> bool:
+    return is_known(ask.request.headers.getlist("if-none-match"), job, ask.words)
 
 
 async def get_job(ask: OperationRequest) -> OperationReply:
@@ -130,11 +130,11 @@ async def get_job(ask: OperationRequest) -> OperationReply:
     not in time, has ended, or the hub is about to stop, the reply is 304.
     """
     job = await _job(ask)
-    if not job.ended and _is_known(ask.request, job):
-        job = await _later(ask, job, lambda one: not _is_known(ask.request, one))
-    if _is_known(ask.request, job):
-        return OperationReply(None, 304, tagged(job))
-    return OperationReply(job_view(job), 200, tagged(job))
+    if not job.ended and _is_known(ask, job):
+        job = await _later(ask, job, lambda one: not _is_known(ask, one))
+    if _is_known(ask, job):
+        return OperationReply(None, 304, tagged(job, ask.words))
+    return OperationReply(job_view(job), 200, tagged(job, ask.words))
 
 
 async def get_result(ask: OperationRequest) -> Response | OperationReply:
@@ -147,16 +147,16 @@ async def get_result(ask: OperationRequest) -> Response | OperationReply:
     if not job.ended:
         job = await _later(ask, job, lambda one: one.ended)
     if job.status is not Status.COMPLETED:
-        raise _no_result(hidden_job(job) if hides(ask.hub.options, ask.caller) else job)
-    if _is_known(ask.request, job):
-        return OperationReply(None, 304, tagged(job))
-    return Response(job.result_text or "null", 200, tagged(job), "application/json")
+        raise _no_result(hidden_job(job) if hides(ask.hub.options, ask.caller) else job, ask.words or HEADRACE)
+    if _is_known(ask, job):
+        return OperationReply(None, 304, tagged(job, ask.words))
+    return Response(job.result_text or "null", 200, tagged(job, ask.words), "application/json")
 
 
-def _no_result(job: Job) -> Problem:
+def _no_result(job: Job, words: Vocabulary) -> Problem:
     id = str(job.id)
     if not job.ended:
-        text = f"it is {job.status}: ask again later, or with ?wait=60"
+        text = f"it is {words.json_word(job.status)}: ask again later, or with ?wait=60"
         return Problem(409, "not-ended", "The job has not ended", text, headers={"Retry-After": "1"}, job_id=id)
     error = "" if job.error is None else f" {job.error.type}: {job.error.message}"
     text = f"it {'was cancelled' if job.status is Status.CANCELLED else 'failed'} ({job.reason}){error}"
@@ -325,6 +325,7 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         refuses=(404, 409, 410),
         answered=JOB["result"],
         live=True,
+        words=True,
     ),
     _of_job(
         "GET /history",
@@ -364,6 +365,7 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         "Why a job is in its status, and what it waits for",
         "read",
         explain_job,
+        words=True,
         gives={200: JobExplanation},
         answered={
             "text": "It completed at 2026-11-16 17:30:01+00:00.",

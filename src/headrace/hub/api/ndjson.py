@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from headrace.core.words import Vocabulary, worded
 from headrace.http.problems import Problem
 from headrace.hub.auth.caller import Caller
 from headrace.hub.live.connections import Connections
@@ -208,14 +209,16 @@ def wants_lines(request: Request) -> bool:
     return LINES in accepted
 
 
-def lines_response(request: Request, parts: AsyncGenerator[Iterable[Any], None]) -> Response:
+def lines_response(
+    request: Request, parts: AsyncGenerator[Iterable[Any], None], words: Vocabulary | None = None
+) -> Response:
     """Return a response with a line for each document, as they come; those of one part are written together."""
     if request.method == "HEAD":
         return Response(media_type=LINES)
-    return StreamingResponse(_written(parts), media_type=LINES)
+    return StreamingResponse(_written(parts, words), media_type=LINES)
 
 
-async def _written(parts: AsyncGenerator[Iterable[Any], None]) -> AsyncIterator[bytes]:
+async def _written(parts: AsyncGenerator[Iterable[Any], None], words: Vocabulary | None) -> AsyncIterator[bytes]:
     async with aclosing(parts):
         async for part in parts:
-            yield _encode_lines(part)
+            yield _encode_lines(part if words is None else [worded(one, words) for one in part])

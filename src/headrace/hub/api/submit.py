@@ -6,23 +6,24 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.core.defaults import MAX_SUBMIT_JOBS
 from headrace.core.query import seen_status
-from headrace.core.status import Status
+from headrace.core.status import Reason, Status
 from headrace.core.webhooks.target import Target
+from headrace.core.words import Vocabulary, worded
 from headrace.errors import TooManyProfiles, Unavailable
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.hub.api.ndjson import MEDIA, NdjsonResponse
-from headrace.hub.api.vocabulary import Submission, SubmitBody, submission_of
+from headrace.hub.api.vocabulary import Submission, SubmitBody, submission_of, words_of
 from headrace.hub.auth.customers import customer_of, jobs_of, location_of, may_submit, not_ours
 from headrace.hub.server.dispatch import read_body
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
@@ -53,6 +54,8 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     replaced: bool
     """It existed before, and this submit replaced what it does."""
     warnings: tuple[str, ...] = ()
+    reason: Reason | UnsetType = UNSET
+    """Why it failed or was cancelled, if it existed before."""
 
 
 class SubmitVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,6 +67,8 @@ class SubmitVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """unknown: the store did not reply, and may have stored it; repeat it with the same ``idempotency_key``."""
     job_id: UUID | None = None
     status: Status | None = None
+    reason: Reason | None = None
+    """Why it failed or was cancelled, if it existed before."""
     created_at: datetime | None = None
     problem: ProblemDetails | None = None
     warnings: tuple[str, ...] = ()
@@ -97,7 +102,9 @@ async def submit(ask: OperationRequest) -> OperationReply:
     keys = [value for name, value in ask.request.scope["headers"] if name == KEY]
     if len(keys) > 1:
         raise _malformed("Idempotency-Key", "the header Idempotency-Key is given more than once")
-    draft, warnings = await draft_of(ask, submission_of(ask.body, keys[0].decode("latin-1") if keys else None))
+    words = words_of(ask.body, ask.words)
+    said = submission_of(ask.body, keys[0].decode("latin-1") if keys else None, words)
+    draft, warnings = await draft_of(ask, said)
     handle = await draft.submit()
     job = handle.last
     assert job is not None
@@ -111,7 +118,10 @@ async def submit(ask: OperationRequest) -> OperationReply:
         duplicate=handle.duplicate,
         replaced=handle.replaced,
         warnings=warnings,
+        reason=UNSET if job.reason is None else job.reason,
     )
+    if words is not None:
+        submitted = worded(submitted, words)
     return OperationReply(submitted, 200 if handle.duplicate else 201, location_of(ask, job))
 
 
@@ -163,12 +173,19 @@ async def submit_bulk(ask: OperationRequest) -> OperationReply | Response:
     return OperationReply(SubmitVerdicts(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
 
 
+class _Draft(NamedTuple):
+    draft: Draft[Any]
+    warnings: tuple[str, ...]
+    words: Vocabulary | None
+    """In which the verdict is written."""
+
+
 class _Ready(msgspec.Struct):
     """Some of the jobs: drafts to store, and jobs that are refused already."""
 
     first: int
     """The number of the first."""
-    drafts: list[tuple[Draft[Any], tuple[str, ...]] | Problem]
+    drafts: list[_Draft | Problem]
 
 
 class _Bulk:
@@ -191,7 +208,9 @@ class _Bulk:
             try:
                 if text is None:
                     raise _too_long(self._ask.hub.options.body_most)
-                ready.drafts.append(await draft_of(self._ask, submission_of(decoded(_body, text))))
+                body = decoded(_body, text)
+                words = words_of(body, self._ask.words)
+                ready.drafts.append(_Draft(*await draft_of(self._ask, submission_of(body, words=words)), words))
             except Exception as error:
                 ready.drafts.append(_problem(error))
             if number % _CHECKED_JOBS == 0:
@@ -200,7 +219,7 @@ class _Bulk:
 
     async def verdicts(self, ready: _Ready) -> list[SubmitVerdict]:
         """Store the jobs, and return the verdict on each."""
-        drafts = [one[0] for one in ready.drafts if not isinstance(one, Problem)]
+        drafts = [one.draft for one in ready.drafts if not isinstance(one, Problem)]
         answers = await self._ask.hub.app.submit_each(drafts)
         if owed := sum(isinstance(answer, TooManyProfiles) for answer in answers):
             self._owes = True
@@ -211,7 +230,8 @@ class _Bulk:
             if isinstance(one, Problem):
                 found.append(SubmitVerdict(index=index, verdict="refused", problem=one.details))
             else:
-                found.append(_verdict(index, next(stored), *one))
+                verdict = _verdict(index, next(stored), one)
+                found.append(verdict if one.words is None else worded(verdict, one.words))
         return found
 
     async def lines(self, ready: _Ready) -> bytes:
@@ -230,15 +250,13 @@ class _Bulk:
         return _encoder.encode_lines([SubmitVerdict(index=self._count, verdict="refused", problem=problem.details)])
 
 
-def _verdict(
-    index: int, stored: JobHandle[Any] | Exception, draft: Draft[Any], warnings: tuple[str, ...]
-) -> SubmitVerdict:
+def _verdict(index: int, stored: JobHandle[Any] | Exception, one: _Draft) -> SubmitVerdict:
     if isinstance(stored, Exception):
         unknown = isinstance(stored, Unavailable) and stored.outcome == "unknown"
         return SubmitVerdict(
             index=index,
             verdict="unknown" if unknown else "refused",
-            job_id=draft.id if unknown else None,
+            job_id=one.draft.id if unknown else None,
             problem=_problem(stored).details,
         )
     job = stored.last
@@ -248,8 +266,9 @@ def _verdict(
         verdict="replaced" if stored.replaced else "duplicate" if stored.duplicate else "created",
         job_id=job.id,
         status=job.status,
+        reason=job.reason,
         created_at=job.created_at,
-        warnings=warnings,
+        warnings=one.warnings,
     )
 
 

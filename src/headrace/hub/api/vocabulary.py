@@ -27,6 +27,7 @@ from headrace.core.defaults import (
 )
 from headrace.core.job import AfterWhen, Job, OnDuplicate, OnParentFailure
 from headrace.core.lifecycle.retry import Retry
+from headrace.core.words import EMPROPS, HEADRACE, Vocabulary
 from headrace.errors import MAX_DURATION_SECONDS
 from headrace.http.problems import Fault, Problem
 
@@ -42,6 +43,7 @@ __all__ = [
     "SubmitBody",
     "requirements_of",
     "submission_of",
+    "words_of",
 ]
 
 
@@ -176,8 +178,17 @@ _OTHERS = ("requirements", *_RETRY, *_WEBHOOK)
 """Fields that must be translated."""
 
 
-def submission_of(body: SubmitBody, key: str | None = None) -> Submission:
-    """Return what is to be submitted; ``key``: the request key that came beside the body.
+def words_of(body: SubmitBody, asked: Vocabulary | None) -> Vocabulary | None:
+    """Return the words of the reply to a submit: those that are asked for, else those of the page that it follows.
+
+    None: our own.
+    """
+    return EMPROPS if asked is None and body.task is UNSET and body.type is not UNSET else asked
+
+
+def submission_of(body: SubmitBody, key: str | None = None, words: Vocabulary | None = None) -> Submission:
+    """Return what is to be submitted; ``key``: the request key that came beside the body. ``words``: those of the
+    reply, in which the webhook that the body names gets its messages, too, unless it names others.
 
     :raises Problem: 400, it gives two values for one thing, or names no task
     """
@@ -197,6 +208,9 @@ def submission_of(body: SubmitBody, key: str | None = None) -> Submission:
     policy = {} if body.retry is UNSET else _given(body.retry)
     if not said.keys().isdisjoint(_OTHERS):
         _translate(body, options, policy)
+    if words is not None and words is not HEADRACE and "webhook" in options:
+        hook = options["webhook"]
+        options["webhook"] = {"words": words.name, **({"url": hook} if isinstance(hook, str) else hook)}
     if policy or body.retry is not UNSET:
         options["retry"] = Retry(**policy)
     return Submission(_task(body), body.payload, options)

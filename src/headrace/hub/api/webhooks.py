@@ -12,6 +12,7 @@ from headrace.core.defaults import MAX_KEY_CHARACTERS, MAX_NAME_CHARACTERS, MAX_
 from headrace.core.webhooks.delivery import QUEUE, TASK
 from headrace.core.webhooks.subscription import Webhook, checked_wish
 from headrace.core.webhooks.target import Occasion
+from headrace.core.words import Words
 from headrace.http.problems import Problem
 from headrace.hub.api.documents import ID, JOB, PATH, JobPage, JobView, job_view, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
@@ -41,6 +42,8 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str | None
     signed: bool
     bearer: bool
+    words: Words
+    """The words for statuses in its messages."""
     failures: int
     """Deliveries in a row that were given up."""
     on: bool
@@ -81,6 +84,8 @@ class NewSubscription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """A token to be sent."""
     authentication: Authentication | None = None
     """The same as ``bearer``."""
+    words: Words = "headrace"
+    """The words for statuses in its messages."""
     description: Annotated[str, msgspec.Meta(max_length=MAX_NOTE_CHARACTERS)] | None = None
 
 
@@ -100,6 +105,7 @@ class SubscriptionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     events: tuple[Event, ...] | None = None
     tasks: tuple[Name, ...] | None = None
     queues: tuple[Name, ...] | None = None
+    words: Words | None = None
     description: Annotated[str, msgspec.Meta(max_length=MAX_NOTE_CHARACTERS)] | None = None
 
 
@@ -192,6 +198,7 @@ async def add_webhook(ask: OperationRequest) -> OperationReply:
         customer=customer_of(ask, body.customer),
         secret=wish.secret,
         bearer=wish.bearer,
+        words=body.words,
         description=body.description,
         by=ask.caller.name,
         most=ask.hub.options.customer_webhooks,
@@ -279,6 +286,7 @@ _WEBHOOK = {
     "created_by": "local",
     "signed": True,
     "bearer": False,
+    "words": "headrace",
     "failures": 0,
     "on": True,
     "off_at": None,

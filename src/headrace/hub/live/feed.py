@@ -10,6 +10,7 @@ from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job
 from headrace.core.query import Filter, matches
 from headrace.core.updates import Changed
+from headrace.core.words import Vocabulary, worded
 from headrace.http.sse import event
 from headrace.hub.api.documents import job_view
 from headrace.runtime.watch.feed import Feed
@@ -30,27 +31,30 @@ CHUNK_BYTES = 256 * 1024
 class _Change:
     """A job that changed; its event is encoded once for all readers."""
 
-    __slots__ = ("_hidden", "_sent", "job", "size")
+    __slots__ = ("_sent", "job", "size")
 
     def __init__(self, job: Job) -> None:
-        self.job, self._sent, self._hidden = job, b"", b""
+        self.job = job
+        self._sent: dict[tuple[bool, Vocabulary | None], bytes] = {}
         self.size = len(job.payload_text) + len(job.result_text or "")
 
-    def sent(self, hidden: bool) -> bytes:
-        """Return the event; ``hidden``: without the text of errors."""
-        if hidden:
-            self._hidden = self._hidden or event("job", job_view(hidden_job(self.job)))
-            return self._hidden
-        self._sent = self._sent or event("job", job_view(self.job))
-        return self._sent
+    def sent(self, hidden: bool, words: Vocabulary | None) -> bytes:
+        """Return the event in these words; ``hidden``: without the text of errors."""
+        found = self._sent.get((hidden, words))
+        if found is None:
+            view = job_view(hidden_job(self.job) if hidden else self.job)
+            found = self._sent[hidden, words] = event("job", view if words is None else worded(view, words))
+        return found
 
 
 class Seat:
     """One reader of the feed: the changes that it has not read yet, each job once."""
 
-    def __init__(self, shared: SharedFeed, filter: Filter, hidden: bool = False) -> None:
-        """``hidden``: events have no text of errors."""
-        self._shared, self._filter, self._hidden = shared, filter, hidden
+    def __init__(
+        self, shared: SharedFeed, filter: Filter, hidden: bool = False, words: Vocabulary | None = None
+    ) -> None:
+        """``hidden``: events have no text of errors; ``words``: those for statuses."""
+        self._shared, self._filter, self._hidden, self._words = shared, filter, hidden, words
         self._waiting: dict[UUID, _Change] = {}
         self._size = self._dropped = 0
         self._error: Exception | None = None
@@ -95,7 +99,7 @@ class Seat:
             id = next(iter(self._waiting))
             change = self._waiting.pop(id)
             self._size -= change.size
-            parts.append(change.sent(self._hidden))
+            parts.append(change.sent(self._hidden, self._words))
             length += len(parts[-1])
         if self._dropped and not self._waiting:
             parts.append(event("dropped", {"dropped": self._dropped}))
@@ -114,9 +118,10 @@ class SharedFeed:
         self._opening = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    async def join(self, filter: Filter, hidden: bool = False) -> Seat:
-        """Return a reader that sees matching jobs from now on; ``hidden``: without the text of errors."""
-        seat = Seat(self, filter, hidden)
+    async def join(self, filter: Filter, hidden: bool = False, words: Vocabulary | None = None) -> Seat:
+        """Return a reader that sees matching jobs from now on, in these words; ``hidden``: without the text of
+        errors."""
+        seat = Seat(self, filter, hidden, words)
         async with self._opening:
             if self._task is None or self._task.done():
                 changes = self.app.jobs.feed()

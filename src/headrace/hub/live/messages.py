@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.auth.api_keys import Scope
+from headrace.core.words import VOCABULARIES, Words, worded
 from headrace.http.job_events import status_of
 from headrace.http.problems import id_of
 from headrace.hub.auth.caller import Caller
@@ -37,6 +38,20 @@ class OneJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The job that is meant."""
 
     job_id: str
+
+
+class FollowedJob(OneJob, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The job that is to be followed."""
+
+    words: Words | None = None
+    """The words for its statuses; none: ours."""
+
+
+class FollowedStats(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How the counts are to be told."""
+
+    words: Words | None = None
+    """The words for statuses; none: ours."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -83,10 +98,10 @@ async def authenticate(socket: Socket, given: Authenticate) -> Reply:
     return Reply("authenticated", Welcome(caller.name, tuple(sorted(caller.scopes)), caller.customer))
 
 
-async def subscribe_job(socket: Socket, given: OneJob) -> Reply:
+async def subscribe_job(socket: Socket, given: FollowedJob) -> Reply:
     """Send the status of the job, and from then on its changes, until it has ended."""
-    subscription = await socket.subscribe(given.job_id)
-    return Reply("job_status", status_of(subscription.job), then=subscription.begin)
+    subscription = await socket.subscribe(given.job_id, VOCABULARIES[given.words or "headrace"])
+    return Reply("job_status", worded(status_of(subscription.job), subscription.words), then=subscription.begin)
 
 
 async def unsubscribe_job(socket: Socket, given: OneJob) -> Reply:
@@ -95,9 +110,9 @@ async def unsubscribe_job(socket: Socket, given: OneJob) -> Reply:
     return Reply("unsubscribed", given)
 
 
-async def subscribe_stats(socket: Socket, given: Nothing) -> Reply:
+async def subscribe_stats(socket: Socket, given: FollowedStats) -> Reply:
     """Send the counts of the store, and again whenever they change."""
-    return Reply("stats", await socket.subscribe_stats())
+    return Reply("stats", await socket.subscribe_stats(VOCABULARIES[given.words or "headrace"]))
 
 
 async def ping(socket: Socket, given: Nothing) -> Reply:
@@ -147,7 +162,7 @@ MESSAGES = (
         scope="read",
         bounded="job",
         do=subscribe_job,
-        takes=OneJob,
+        takes=FollowedJob,
         example={"job_id": _ID},
     ),
     Message(
@@ -165,6 +180,7 @@ MESSAGES = (
         scope="read",
         bounded="operator",
         do=subscribe_stats,
+        takes=FollowedStats,
     ),
     Message(name="ping", summary="Ask for a pong", scope=None, bounded="nothing", do=ping),
     *(_of_workers(message) for message in WORK),

@@ -67,8 +67,10 @@ async def job_events(ask: OperationRequest) -> OperationReply | Response:
     job = await job_of(ask, ask.path["id"])
     since = ask.request.headers.get("last-event-id") or cast(EventsQuery, ask.query).since
     ask.hub.live.connections.check()
-    hidden = hides(ask.hub.options, ask.caller)
-    telling = await tell_job(ask.hub.app, job, since, _HIDING if hidden else _TELLER)
+    teller = _HIDING if hides(ask.hub.options, ask.caller) else _TELLER
+    if ask.words is not None:
+        teller = teller._replace(words=ask.words)
+    telling = await tell_job(ask.hub.app, job, since, teller)
     if telling is None:
         return OperationReply(status=204)  # all was read: a browser reconnects no more
     return EventStream(ask, *telling)
@@ -81,7 +83,7 @@ async def feed(ask: OperationRequest) -> Response:
     """Stream jobs that change, each as it is then, until the reader disconnects."""
     filter = filter_of(filters_in(ask, ask.query))
     ask.hub.live.connections.check()
-    seat = await ask.hub.live.feed.join(filter, hides(ask.hub.options, ask.caller))
+    seat = await ask.hub.live.feed.join(filter, hides(ask.hub.options, ask.caller), ask.words)
     return EventStream(ask, _fed(seat), seat.leave)
 
 

@@ -20,6 +20,7 @@ from headrace.client.api.stats import Stats
 from headrace.core.hidden_errors import hidden_news
 from headrace.core.job import Job
 from headrace.core.updates import Update
+from headrace.core.words import HEADRACE, Vocabulary, worded
 from headrace.http.job_events import changes, end_of, position_of
 from headrace.http.problems import Fault, Problem
 from headrace.hub.api.hidden_errors import hides
@@ -58,8 +59,8 @@ def socket_route(hub: Hub) -> WebSocketRoute:
 class Subscription:
     """One job that a socket has subscribed to."""
 
-    def __init__(self, socket: Socket, job: Job) -> None:
-        self.socket, self.job = socket, job
+    def __init__(self, socket: Socket, job: Job, words: Vocabulary) -> None:
+        self.socket, self.job, self.words = socket, job, words
         self.reader: Reader | None = None
 
     def begin(self) -> None:
@@ -88,6 +89,7 @@ class Socket(ServedSocket):
         """The jobs that may have updates, in the order in which they are sent."""
         self._stats: Stats | None = None
         self._stats_wanted = False
+        self._stats_words = HEADRACE
         self._peer: SocketPeer | None = None
         self._pushed: deque[Any] = deque()
         self._beside: set[asyncio.Task[None]] = set()
@@ -224,8 +226,8 @@ class Socket(ServedSocket):
         self._websocket.state.caller = self._caller  # for the access log
         return self._caller
 
-    async def subscribe(self, text: str) -> Subscription:
-        """Follow a job from now on; a second time changes nothing.
+    async def subscribe(self, text: str, words: Vocabulary) -> Subscription:
+        """Follow a job from now on, in these words; a second time changes nothing but the words.
 
         :raises Problem: 404 or 410, both for a missing job and for another customer's
         """
@@ -236,12 +238,12 @@ class Socket(ServedSocket):
         job = await job_of(ask, text)
         known = self._jobs.get(job.id)
         if known is not None:
-            known.job = job
+            known.job, known.words = job, words
             return known
         most = self.hub.options.subscriptions
         if len(self._jobs) >= most:
             raise Problem(429, "too-many", "Too many subscriptions", f"a socket may follow {most} jobs")
-        subscription = Subscription(self, job)
+        subscription = Subscription(self, job, words)
         subscription.reader = await self.hub.app.jobs.follow(job, entries=False, wake=lambda: self.wake(job.id))
         try:
             first = await subscription.reader.take()
@@ -259,10 +261,10 @@ class Socket(ServedSocket):
         if subscription is not None:
             subscription.close()
 
-    async def subscribe_stats(self) -> Stats:
-        """Subscribe to the counts, and return them."""
-        self._stats_wanted = True
-        return await self.hub.live.stats.join(self._hear_stats)
+    async def subscribe_stats(self, words: Vocabulary) -> Any:
+        """Subscribe to the counts, and return them, in these words."""
+        self._stats_wanted, self._stats_words = True, words
+        return worded(await self.hub.live.stats.join(self._hear_stats), words)
 
     # -- what the client receives
 
@@ -285,7 +287,7 @@ class Socket(ServedSocket):
             await self._send(None, self._pushed.popleft())
         stats, self._stats = self._stats, None
         if stats is not None:
-            await self._send("stats", stats)
+            await self._send("stats", worded(stats, self._stats_words))
 
     async def _tell_of(self, subscription: Subscription) -> None:
         assert subscription.reader is not None
@@ -302,7 +304,7 @@ class Socket(ServedSocket):
         if hides(self.hub.options, cast(Caller, self._caller)):
             update = hidden_news(update)
         for kind, fields in _events(update):
-            await self._send(kind, fields)
+            await self._send(kind, worded(fields, subscription.words))
         if update.over:
             self.unsubscribe(id)
         else:

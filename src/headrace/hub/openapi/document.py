@@ -14,13 +14,17 @@ from typing import Any, get_args
 import msgspec
 from starlette.responses import Response
 
+from headrace.core.status import Status
+from headrace.core.words import Words
 from headrace.http.problems import PAGE, ProblemDetails
 from headrace.hub.openapi.field_docs import field_notes
-from headrace.hub.server.operation import Bounded, Operation, OperationRequest
+from headrace.hub.server.operation import WORDS, Bounded, Operation, OperationRequest
 
 __all__ = ["OPERATIONS", "document", "problems_of"]
 
 _REF = "#/components/schemas/{name}"
+
+_STATUS = {"$ref": _REF.format(name=Status.__name__)}
 
 _LINES = "application/x-ndjson"
 
@@ -173,6 +177,9 @@ def _generated(schema: Any) -> Any:
             # An omitted filter is empty: some generators would send that default, as the text "[]".
             if "anyOf" in made and made.get("default") == []:
                 del made["default"]
+            # Where a client asks for other words, a status is one of those.
+            if made == _STATUS:
+                return {"anyOf": [_STATUS, {"type": "string"}]}
             return made
         case list():
             return [_generated(one) for one in schema]
@@ -248,15 +255,19 @@ def _in_path(operation: Operation) -> Iterable[dict[str, Any]]:
 
 
 def _in_query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
-    if operation.query is None:
-        return
-    schema = schemas.queries[operation.name]
-    for name, property in schema["properties"].items():
+    schema = schemas.queries.get(operation.name, {})
+    for name, property in schema.get("properties", {}).items():
         kind = _given({key: value for key, value in property.items() if key != "description"})
         one = {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": kind}
         if "description" in property:
             one["description"] = property["description"]
         yield one
+    if operation.has_statuses:
+        kind = {"type": "string", "enum": list(get_args(Words))}
+        yield {"name": WORDS, "in": "query", "required": False, "schema": kind, "description": _IN_WORDS}
+
+
+_IN_WORDS = "The words for statuses, in the request and in the reply: ours, or those of another design."
 
 
 def _given(schema: dict[str, Any]) -> dict[str, Any]:

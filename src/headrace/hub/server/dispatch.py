@@ -16,10 +16,12 @@ from starlette.routing import BaseRoute, Route, compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.core.codec.record import Record, plain
+from headrace.core.words import Vocabulary, vocabulary_of, worded
+from headrace.errors import ConfigError
 from headrace.http.problems import Fault, Problem, ProblemDetails
 from headrace.http.responses import Made
 from headrace.hub.api.hidden_errors import hidden_document, hides
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from headrace.hub.server.operation import WORDS, Operation, OperationReply, OperationRequest
 from headrace.hub.server.problems import FAULT, decoded, malformed, problem_of
 
 if TYPE_CHECKING:
@@ -113,20 +115,26 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             caller = hub.authenticator.caller(request, operation)
             state = request.scope["state"]
             state["caller"] = caller
-            query = _query(request, operation)
+            query, words = _query(request, operation)
             document = None
             if body is not None and not (operation.bare and _is_bare(request)):
                 document = decoded(body, await read_body(request, most, hub.options.read_timeout))
             elif body is not None:
                 document = body.decode(b"{}")
             ask = OperationRequest(
-                hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document
+                hub=hub,
+                caller=caller,
+                request=request,
+                path=request.path_params,
+                query=query,
+                body=document,
+                words=words,
             )
             answer = await operation.do(ask)
             if isinstance(answer, Response):
                 return answer
             state["job_id"] = getattr(answer.document, "job_id", None)  # for the access log
-            return _response(answer, hides(hub.options, caller))
+            return _response(answer, hides(hub.options, caller), words)
         except ClientDisconnect:
             return Response(status_code=400)  # the client is gone
         except Exception as error:
@@ -141,10 +149,12 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
     return endpoint
 
 
-def _response(answer: OperationReply, hidden: bool) -> Response:
+def _response(answer: OperationReply, hidden: bool, words: Vocabulary | None) -> Response:
     document = hidden_document(answer.document) if hidden else answer.document
     if document is None:
         return Response(status_code=answer.status, headers=dict(answer.headers))
+    if words is not None:
+        document = worded(document, words)
     data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)
     headers = [(_lower(name), value.encode("latin-1")) for name, value in answer.headers.items()]
     return Made(data, answer.status, b"application/json", headers)
@@ -162,19 +172,20 @@ def problem_response(problem: Problem) -> Response:
     return Response(_encode(details), problem.status, problem.headers, "application/problem+json")
 
 
-def _query(request: Request, operation: Operation) -> Any:
-    """Decode the query parameters; one that is given more than once is a list."""
+def _query(request: Request, operation: Operation) -> tuple[Any, Vocabulary | None]:
+    """Decode the query parameters; one that is given more than once is a list. The words for statuses stand apart."""
     kind = operation.query
     if kind is None and not request.scope["query_string"]:
-        return None
+        return None, None
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if kind is None or name not in kind.__struct_encode_fields__:
-            known = ", ".join(kind.__struct_encode_fields__) if kind else "none"
+        if name not in operation.parameters:
+            known = ", ".join(operation.parameters) or "none"
             raise _wrong(name, f"there is no parameter {name!r} here: {known}")
         given.setdefault(name, []).append(value)
+    words = _words(given.pop(WORDS)) if WORDS in given else None
     if kind is None:
-        return None
+        return None, words
     lists = _lists(kind)
     for name, values in given.items():
         if name not in lists and len(values) > 1:
@@ -189,7 +200,16 @@ def _query(request: Request, operation: Operation) -> Any:
     for name in given:
         if getattr(query, name) is None:  # msgspec reads the word null so
             raise _wrong(name, f"{name} has no value: leave it out")
-    return query
+    return query, words
+
+
+def _words(values: list[str]) -> Vocabulary:
+    try:
+        if len(values) > 1:
+            raise ConfigError(f"{WORDS} is given {len(values)} times, and may be given once")
+        return vocabulary_of(values[0])
+    except ConfigError as error:
+        raise _wrong(WORDS, str(error)) from None
 
 
 def _wrong(name: str, message: str) -> Problem:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.core.auth.api_keys import Scope
+from headrace.core.status import Status
+from headrace.core.words import StatusWord, Vocabulary
+from headrace.http.sse import MEDIA as EVENTS
 from headrace.hub.auth.caller import Caller
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["Bounded", "Do", "Operation", "OperationReply", "OperationRequest", "operations_of"]
+__all__ = ["WORDS", "Bounded", "Do", "Operation", "OperationReply", "OperationRequest", "operations_of"]
+
+WORDS = "words"
+"""The parameter that chooses the words for statuses."""
 
 Bounded = Literal["job", "batch", "webhook", "found", "made", "told", "offered", "leased", "nothing", "operator"]
 """How a customer's key is limited to what belongs to that customer.
@@ -49,6 +56,8 @@ class OperationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the type that the operation names."""
     body: Any
     """Of the type that the operation names."""
+    words: Vocabulary | None = None
+    """The words in which it names statuses, and wants them; None: it does not say."""
 
 
 Do = Callable[[OperationRequest], Awaitable[OperationReply | Response]]
@@ -95,9 +104,35 @@ class Operation:
     path_examples: Mapping[str, Any] = field(default_factory=dict)
     live: bool = False
     """It may take long: it streams or waits."""
+    words: bool = False
+    """It has statuses where its types do not say so, as in a text."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))
+
+    @cached_property
+    def has_statuses(self) -> bool:
+        """Whether it shows statuses, or finds jobs by them: then ``?words=`` chooses the words for them."""
+        kinds = (self.query, self.body, *(self.lines or ()), *self.gives.values())
+        return self.words or any(kind == EVENTS or _has_statuses(kind) for kind in kinds)
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        own = () if self.query is None else self.query.__struct_encode_fields__
+        return (*own, WORDS) if self.has_statuses else own
+
+
+def _has_statuses(kind: Any) -> bool:
+    """Return whether documents of this type have statuses in them."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _struct_has_statuses(kind)
+    return kind is Status or kind is StatusWord or any(map(_has_statuses, get_args(kind)))
+
+
+@cache
+def _struct_has_statuses(kind: type[msgspec.Struct]) -> bool:
+    return any(map(_has_statuses, get_type_hints(kind, include_extras=True).values()))
 
 
 def operations_of(

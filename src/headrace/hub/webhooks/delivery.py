@@ -17,8 +17,9 @@ from headrace.core.defaults import WEBHOOK_TIMEOUT_SECONDS
 from headrace.core.hidden_errors import hidden_message
 from headrace.core.job import Job
 from headrace.core.limits.settings import TaskRule
-from headrace.core.webhooks.delivery import POLICY, QUEUE, TASK
+from headrace.core.webhooks.delivery import POLICY, QUEUE, TASK, message_in_words
 from headrace.core.webhooks.subscription import Webhook
+from headrace.core.words import VOCABULARIES
 from headrace.errors import GiveUp, HeadraceError, UnknownWebhook
 from headrace.hub.options import HubOptions
 from headrace.hub.webhooks.addresses import Forbidden, Guard, Resolve, resolve
@@ -119,6 +120,7 @@ class Delivery:
         now, kept = self._app.host.clock.now(), await webhook_credentials(self._app, webhook.id)
         if self._hides and webhook.customer is not None:
             message = hidden_message(message)
+        message = message_in_words(message, VOCABULARIES[webhook.words])
         body = msgspec.json.encode(message)
         headers = headers_of(kept, kept.signing(now), name, int(now.timestamp()), body)
         try:

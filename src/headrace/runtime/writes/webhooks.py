@@ -61,7 +61,7 @@ class Webhooks:
         self._subscriptions: tuple[Webhook, ...] = ()
         self._until = -math.inf
         self._looking: asyncio.Future[None] | None = None
-        self._known: dict[tuple[str | None, str, str | None, str | None], tuple[str, float]] = {}
+        self._known: dict[tuple[str | None, ...], tuple[str, float]] = {}
         self._salt: bytes | None = None
         self._naming: set[str | None] = set()
         """Customers with jobs that name webhooks of their own; read now and then, as ``_naming_until`` says."""
@@ -171,7 +171,7 @@ class Webhooks:
 
     async def _kept(self, wish: Wish, customer: str | None) -> str:
         """The id of the address, which is stored."""
-        now, key = self._host.clock.monotonic(), (customer, wish.url, wish.bearer, wish.secret)
+        now, key = self._host.clock.monotonic(), _identity(wish, customer)
         known = self._known.get(key)
         if known is not None and now < known[1]:
             return known[0]
@@ -211,6 +211,7 @@ class Webhooks:
                     customer=customer,
                     signed=wish.secret is not None,
                     bearer=wish.bearer is not None,
+                    words=wish.words,
                     of_jobs=True,
                 )
             text = msgspec.json.encode(replace(known, used_at=now)).decode()
@@ -225,3 +226,9 @@ class Webhooks:
                 f"webhook: jobs have named {MAX_WEBHOOK_ADDRESSES} different addresses already: use the same one for"
                 " many jobs, the message says which job it is about; or subscribe once, with app.webhooks.add"
             )
+
+
+def _identity(wish: Wish, customer: str | None) -> tuple[str | None, ...]:
+    """What makes an address another one; words count only if they are not ours, so that known addresses stay known."""
+    words = () if wish.words == "headrace" else (wish.words,)
+    return (customer, wish.url, wish.bearer, wish.secret, *words)
