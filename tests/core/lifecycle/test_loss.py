@@ -59,7 +59,7 @@ def test_who_missed_a_deadline_by_its_silence_was_silent() -> None:
         (Retry(give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
         (Retry(give_up_on=["Timeout"]), "give_up_on names Timeout"),
         (Retry(give_up_on=[OSError]), "give_up_on names OSError"),
-        (Retry(retry_on=[ConnectionError]), "retry_on does not name TimeoutError"),
+        (Retry(give_up_on=["TIMEOUT"]), "give_up_on names TIMEOUT"),
         (Retry(retry_on=[TimeoutError], give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
     ],
 )
@@ -81,7 +81,14 @@ def test_a_time_out_is_not_retried_where_the_policy_says_so(policy: Retry, why: 
 
 
 @pytest.mark.parametrize(
-    "policy", [Retry(), Retry(retry_on=[TimeoutError]), Retry(retry_on=[OSError]), Retry(give_up_on=[ValueError])]
+    "policy",
+    [
+        Retry(),
+        Retry(retry_on=[TimeoutError]),
+        Retry(retry_on=[ConnectionError]),
+        Retry(retry_on=["ServiceTimeoutError"], give_up_on=["InvalidJobParameters"]),
+        Retry(give_up_on=[ValueError]),
+    ],
 )
 def test_other_time_outs_are_retried(policy: Retry) -> None:
     decided = lose(running(retry=policy), Cause.TIMEOUT, at(40), 0.5, RULES)

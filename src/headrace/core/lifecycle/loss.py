@@ -12,12 +12,11 @@ from headrace.core.change import Change, KeyEffect
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import LOOSE, again, change, close, ended, key_freed, over
-from headrace.core.lifecycle.retry import error_names
 from headrace.core.lifecycle.suspects import is_spared
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
 from headrace.core.times import length, utc
 
-__all__ = ["SAID", "TIMED_OUT", "lose", "reported", "timeout_error"]
+__all__ = ["SAID", "lose", "reported", "timeout_error"]
 
 _LOST = {
     Cause.LEASE: "the worker is dead",
@@ -33,9 +32,6 @@ _FIRST_DEATH_DELAY_SECONDS = 0.2
 
 The jobs that it ran come back one by one within this time. After a second death the policy's backoff applies.
 """
-
-TIMED_OUT = (*error_names(TimeoutError), "Timeout")
-"""The names of a timeout in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
 
 SAID = "error"
 """The detail of a timeout with the error of the worker, which reported it as a failure."""
@@ -140,7 +136,7 @@ def _lose_started(
     if spared:
         message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
         error = replace(error, message=message, details={**(error.details or {}), "charged": False})
-    objection = policy.objection(TIMED_OUT) if timed_out else None
+    objection = policy.timeout_objection() if timed_out else None
     if objection is not None and charged < policy.max_attempts and job.cancel_requested_at is None:
         error = replace(error, message=f"{error.message}; not retried: {objection}")
     outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
