@@ -25,7 +25,7 @@ from headrace.core.query import Filter
 from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.webhooks.target import EVENTS, Target
-from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, WorkerInfo
+from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, OverdueJobs, WorkerInfo
 from headrace.engine.transactions import walk_async
 from headrace.errors import ConfigError, TransitionRefused
 from headrace.runtime.writes.duplicates import meeting
@@ -394,13 +394,17 @@ class Machine(RuleBasedStateMachine):
     def promote(self) -> None:
         self.sides.agree(lambda side: side.engine.jobs.promote(self.now))
 
+    async def _overdue(self, side: Side) -> OverdueJobs:
+        found = await side.engine.jobs.overdue(self.now)
+        return replace(found, jobs=tuple(sorted(found.jobs, key=lambda overdue: overdue.job.id)))
+
     @rule()
     def sweep(self) -> None:
         found: list[list[Overdue]] = [
-            sorted(one, key=lambda overdue: overdue.job.id)
+            sorted(one.jobs, key=lambda overdue: overdue.job.id)
             for one in self.sides.run(lambda side: side.engine.jobs.overdue(self.now))
         ]
-        self.sides.agree(lambda side: side.engine.jobs.overdue(self.now), sort=lambda overdue: overdue.job.id)
+        self.sides.agree(lambda side: self._overdue(side))
         batches = []
         for side_found in found:
             changes = [

@@ -201,6 +201,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         return {status: now - self.of(status) for status in sorted(ENDED)}
 
 
+_MAX_RECHECK_SECONDS = 1.0
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, counts and bytes; the defaults are those of the lifecycle page."""
 
@@ -226,3 +229,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def look_gap(self) -> float:
         """The longest gap between two polls of a worker after which it still counts as watched."""
         return self.lease / 3
+
+    @property
+    def recheck(self) -> float:
+        """Seconds between two polls of the sweeper about a deadline that is near or has passed."""
+        return min(_MAX_RECHECK_SECONDS, self.beat / 4)
+
+    @property
+    def timeout_check(self) -> float:
+        """Seconds after a timeout from which on the sweeper checks the job: its polls end within ``timeout_slack``."""
+        return max(0.0, self.timeout_slack - 2 * self.recheck)

@@ -12,7 +12,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.status import Status
-from headrace.engine.values import MAX_BATCH, Claimed, Companions, InsertAnswer, Inserted, Overdue
+from headrace.engine.values import MAX_BATCH, Claimed, Companions, InsertAnswer, Inserted, OverdueJobs
 from headrace.engine.workers import Dead
 
 __all__ = ["Direct", "InsertsOne", "Jobs"]
@@ -189,12 +189,15 @@ class Jobs(Protocol):
         order nor their rev.
         """
 
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        """Return the jobs that the sweeper must check, with what it must know of their workers.
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> OverdueJobs:
+        """Return the jobs that the sweeper must check, with what it must know of their workers, and the next deadline.
 
         These are held jobs with a passed ``act_by``, of a worker that is not alive or not known, or that two successive
         beats did not name; and jobs without an owner with a passed ``act_by``. ``core.lifecycle.sweep`` and
         ``core.lifecycle.liveness`` decide what to do with them: this verb writes nothing.
+
+        ``next_at`` is the soonest ``act_by`` after ``now`` of all jobs, held or not: the sweeper polls again then. An
+        engine finds it without reading the jobs that no worker holds.
         """
 
     async def delete(

@@ -122,7 +122,7 @@ def test_starting_opens_an_attempt(status: Status) -> None:
         "started_at": at(3),
         "first_started_at": at(3),
         "unstarted_losses": 0,
-        "act_by": at(3 + 100 + 10),
+        "act_by": at(3 + 100 + 8),
         "updated_at": at(3),
         "rev": job.rev + 1,
     }
@@ -591,7 +591,9 @@ def test_handler_calls_keep_to_the_budget_whenever_workers_die(fates: list[str],
 def test_rules_are_passed_in() -> None:
     rules = Rules(start=1, accept=2, timeout_slack=3)
     assert execution.accept(stand(Status.ASSIGNED), NOW, rules).job.act_by == at(1)
-    assert execution.start(stand(Status.ASSIGNED, timeout=4.0), NOW, rules).job.act_by == at(7)
+    assert execution.start(stand(Status.ASSIGNED, timeout=4.0), NOW, rules).job.act_by == at(5), (
+        "two seconds are for the sweeper"
+    )
 
 
 def test_a_refusal_names_job_verb_and_status() -> None:

@@ -31,7 +31,7 @@ def test_a_dead_worker_or_two_silent_beats_lose_it(status: Status) -> None:
     [
         (Status.ASSIGNED, 30, Cause.ACCEPT_BY),
         (Status.ACCEPTED, 30, Cause.START_BY),
-        (Status.RUNNING, 1800 + 10, Cause.TIMEOUT),
+        (Status.RUNNING, 1800 + 8, Cause.TIMEOUT),
     ],
 )
 def test_a_deadline_loses_it_at_its_very_moment(status: Status, seconds: float, cause: Cause) -> None:
@@ -60,7 +60,7 @@ def test_a_timeout_before_the_patience_with_a_cancel_is_over_is_a_timeout() -> N
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize(("status", "seconds"), [(Status.ASSIGNED, 30), (Status.ACCEPTED, 30), (Status.RUNNING, 1810)])
+@pytest.mark.parametrize(("status", "seconds"), [(Status.ASSIGNED, 30), (Status.ACCEPTED, 30), (Status.RUNNING, 1808)])
 def test_what_was_held_before_a_step_forward_is_judged_without_it(status: Status, seconds: float) -> None:
     job, step = stand(status), ClockStep(at(5 + HOUR), HOUR)
     assert cause_of(job, at(6 + HOUR), RULES, alive=True) is not None

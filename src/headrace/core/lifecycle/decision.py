@@ -28,6 +28,7 @@ __all__ = [
     "dated",
     "ended",
     "expired",
+    "expires_soon",
     "held_until",
     "key_freed",
     "key_kept",
@@ -229,3 +230,11 @@ def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:
 def expired(job: Job, now: datetime) -> bool:
     """Return whether it missed its last moment to be started for the first time."""
     return job.not_after is not None and job.first_started_at is None and job.not_after <= now
+
+
+def expires_soon(job: Job, rules: Rules) -> bool:
+    """Return whether a job that no worker holds may expire before the sweeper's next regular poll, so that the sweeper
+    needs a hint: it polls an idle store every second time only."""
+    if job.act_by is None or job.status in HELD:
+        return False
+    return (job.act_by - job.updated_at).total_seconds() < 2 * rules.beat

@@ -119,7 +119,7 @@ def _started(job: Job, at: datetime) -> dict[str, Any]:
 def start(job: Job, now: datetime, rules: Rules) -> Change:
     """The handler is being called."""
     timeout = job.spec.timeout
-    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
+    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_check)
     fields = _started(job, now) | {"act_by": soonest(job, overdue, rules)}
     return change(job, Verb.START, now, fields, owner=True)
 
