@@ -36,7 +36,7 @@ ACTS: dict[str, Act] = {
     "unblock not": lambda job, now, chance, rules: submission.unblock(job, now, as_asked=False, cancel=chance < 0.5),
     "accept": lambda job, now, chance, rules: execution.accept(job, now, rules),
     "start": lambda job, now, chance, rules: execution.start(job, now, rules),
-    "progress": lambda job, now, chance, rules: execution.progress(job, now, Progress(chance * 100, "on it")),
+    "progress": lambda job, now, chance, rules: execution.progress(job, now, Progress(chance * 100, "on it"), rules),
     "complete": _ends(Completed('{"r":1}')),
     "complete riding": _ends(Completed('{"r":2}'), rides=True),
     "fail": _ends(Failed(error=OOPS)),

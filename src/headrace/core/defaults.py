@@ -56,7 +56,9 @@ __all__ = [
     "MAX_WEBHOOK_ADDRESSES",
     "MAX_WEBHOOK_FAILURES",
     "MAX_WEBHOOK_RESULT_BYTES",
+    "MIN_HEARTBEAT_SECONDS",
     "MIN_MOMENT",
+    "PAGE_HEARTBEAT_SECONDS",
     "SKIP_GRACE_SECONDS",
     "STATS_RETENTION",
     "WEBHOOK_ADDRESS_RETENTION",
@@ -95,6 +97,10 @@ MAX_JSON_DEPTH = 100
 MIN_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
 MAX_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Moments are between these: far enough from the ends of the calendar that a zone and a century may be added."""
+MIN_HEARTBEAT_SECONDS = 0.1
+"""The shortest heartbeat of a job: signs are written three times as often."""
+PAGE_HEARTBEAT_SECONDS = 60.0
+"""Seconds within which a worker behind a hub must report something of a job that was submitted by the EmProps page."""
 MAX_AFTER_JOBS = 1000
 """How many jobs one may wait for; a batch has room for more."""
 

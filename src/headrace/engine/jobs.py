@@ -158,8 +158,9 @@ class Jobs(Protocol):
         where a change was not applied.
 
         *Progress keeps the rev.* The change of ``Verb.PROGRESS`` has the same rev before and after. It writes the
-        progress and the moment; the rest of the job stays as it is stored, and so does the id of its last change: a
-        finish that is repeated after a lost reply is still recognised. Only one that inserts jobs, to notify webhooks,
+        progress, the moment and ``act_by``, which moves with each sign of a job with a heartbeat; the rest of the job
+        stays as it is stored, and so does the id of its last change: a finish that is repeated after a lost reply is
+        still recognised. Only one that inserts jobs, to notify webhooks,
         raises the rev, and is written whole like any other change.
 
         *A retry needs its profile again.* With ``Verb.RETRY`` an ended job is live again. Its profile may have been

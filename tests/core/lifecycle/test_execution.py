@@ -151,7 +151,7 @@ def test_without_a_timeout_nobody_needs_to_look() -> None:
 def test_progress_leaves_the_rev() -> None:
     job = running()
     report = Progress(50.0, "half", "b", at(9))
-    change = execution.progress(job, at(1), report)
+    change = execution.progress(job, at(1), report, RULES)
     assert differs(job, change.job) == {"progress": report, "updated_at": at(1)}
     assert (change.rev, change.worker, change.epoch) == (job.rev, WORKER, job.epoch)
 

@@ -200,7 +200,7 @@ class Applying(Part):
     async def test_progress_leaves_the_rev(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         lab.later(1)
-        reported = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half")))
+        reported = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half"), lab.rules))
         assert (reported.rev, reported.epoch, reported.updated_at) == (job.rev, job.epoch, lab.now)
         done = await lab.do(lab.end(job, Completed("1")))  # decided before the report: the rev is still current
         assert done.progress == Progress(100.0)
@@ -208,7 +208,7 @@ class Applying(Part):
     async def test_progress_is_fenced_like_everything_else(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         asked = await lab.cancel(job)
-        report = execution.progress(job, lab.now, Progress(1.0))
+        report = execution.progress(job, lab.now, Progress(1.0), lab.rules)
         assert await lab.apply(report) == [Conflict(asked)]
         lost = await lab.do(loss.lose(asked, Cause.LEASE, lab.now, 0.5, lab.rules))
         assert await lab.apply(report) == [WasStale(lost)]
@@ -221,7 +221,7 @@ class Applying(Part):
         still, cancelled, unknown = await lab.put(delay=60), await lab.put(delay=60), lab.job()
         silent, reported = await lab.start(silent), await lab.start(reported)
         known = [silent, reported, started, still, cancelled, unknown]
-        await lab.do(execution.progress(reported, lab.now, Progress(50.0)))
+        await lab.do(execution.progress(reported, lab.now, Progress(50.0), lab.rules))
         await lab.start(started)
         await lab.cancel(cancelled)
         found = await lab.engine.jobs.changed([(job.id, job.rev) for job in known])
@@ -300,7 +300,7 @@ class Applying(Part):
     async def test_a_repeat_is_known_although_progress_was_reported_since(self, lab: Lab) -> None:
         job = await lab.held(await lab.worker())
         start = lab.stamp(execution.start(job, lab.now, lab.rules))
-        report = lab.stamp(execution.progress(start.job, lab.now, Progress(50.0)))
+        report = lab.stamp(execution.progress(start.job, lab.now, Progress(50.0), lab.rules))
         for change in (start, report, report, start):
             [verdict] = await lab.engine.jobs.apply([change], lab.now)
             assert isinstance(verdict, Applied), change.verb

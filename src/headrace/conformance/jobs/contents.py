@@ -155,7 +155,7 @@ class Contents(Part):
     async def test_errors_and_progress_are_kept_whole(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         report = Progress(33.25, STRANGE, "step", lab.at(1.000001), {"deep": [1, {STRANGE: None}], "n": 2**53})
-        job = await lab.do(execution.progress(job, lab.now, report))
+        job = await lab.do(execution.progress(job, lab.now, report, lab.rules))
         assert job.progress == report
         error = ErrorInfo(STRANGE, STRANGE, "line\n" * 1000, {"deep": [1, {"x": STRANGE}]})
         failed = await lab.finish(job, Failed(error=error, reason=Reason.INVALID_PAYLOAD))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from headrace.core.attempt import Failed, TimedOut
 from headrace.core.job import Job
+from headrace.core.lifecycle.loss import timeout_error
 from headrace.core.times import seconds
 from headrace.errors import HandlerFailed
 from headrace.logs import labels, name_of
@@ -32,8 +33,7 @@ def timed_out(ending: TimedOut, handler: Handler, job: Job) -> TimedOut:
     """The same for an attempt that ran out of time."""
     if not job.spec.retry.by_function:
         return ending
-    limit = "" if job.spec.timeout is None else f" ({job.spec.timeout:g} s)"
-    error = TimeoutError(f"the attempt ran out of time{limit}")
+    error = TimeoutError((ending.error or timeout_error(job)).message)
     delay = _asked(handler, job, error) if job.spec.retry.timeout_objection() is None else None
     return ending if delay is None else replace(ending, delay=delay)
 
