@@ -37,6 +37,7 @@ ACTS: dict[str, Act] = {
     "accept": lambda job, now, chance, rules: execution.accept(job, now, rules),
     "start": lambda job, now, chance, rules: execution.start(job, now, rules),
     "progress": lambda job, now, chance, rules: execution.progress(job, now, Progress(chance * 100, "on it"), rules),
+    "sign": lambda job, now, chance, rules: execution.sign(job, now, rules),
     "complete": _ends(Completed('{"r":1}')),
     "complete riding": _ends(Completed('{"r":2}'), rides=True),
     "fail": _ends(Failed(error=OOPS)),

@@ -48,6 +48,7 @@ _DRAFT = st.fixed_dictionaries(
         "request_hash": st.sampled_from(["1", "1", "2"]),
         "retry": st.sampled_from([Retry(0), Retry(1), Retry(3, backoff=[0, 2])]),
         "timeout": st.sampled_from([None, 4.0]),
+        "heartbeat": st.sampled_from([None, 2.0]),
         "requires": st.sampled_from([{}, {}, {"gpu": True}]),
         "webhook": st.sampled_from([None, None, None, (Target("wh_1", EVENTS), Target("wh_2", ("completed",), "one"))]),
     }
@@ -548,8 +549,11 @@ class Machine(RuleBasedStateMachine):
             assert job.rev >= old.rev
             assert job.epoch >= old.epoch
             assert job.worker == old.worker or job.epoch > old.epoch, "an owner per epoch"
-            if replace(job, progress=None, updated_at=old.updated_at) != replace(old, progress=None):
+            told = {"progress": None, "updated_at": old.updated_at, "act_by": old.act_by}
+            if replace(job, **told) != replace(old, progress=None):
                 assert job.rev > old.rev, "every change but progress raises the rev"
+            if job.rev == old.rev and job.act_by != old.act_by:
+                assert job.heartbeat is not None, "only signs move a deadline without the rev"
             if old.status in ENDED and job.status is not old.status:
                 assert id in self.freed, "an end is left only by retry, discard and resolve"
 

@@ -132,3 +132,16 @@ def test_a_failure_in_time_or_that_no_retry_can_mend_stays_what_it_is() -> None:
     assert reported(running(timeout=None), said, at(4000), RULES) is said
     assert reported(given(submitted(timeout=30)), said, at(4000), RULES) is said, "it had not begun"
     assert reported(running(timeout=30), final, at(40), RULES) is final
+
+
+def test_an_attempt_without_a_sign_says_so() -> None:
+    job = running(timeout=100.0, heartbeat=60.0)
+    decided = lose(job, Cause.TIMEOUT, at(70), 0.5, RULES)
+    assert (decided.job.status, decided.job.charged) == (Status.RETRYING, 1)
+    assert decided.job.error == ErrorInfo("Timeout", "the attempt reported nothing for 60 s")
+    decided = lose(replace(job, charged=3), Cause.TIMEOUT, at(70), 0.5, RULES)
+    assert (decided.job.status, decided.job.reason) == (Status.FAILED, Reason.TIMEOUT)
+    late = lose(job, Cause.TIMEOUT, at(110), 0.5, RULES)
+    assert late.job.error == ErrorInfo("Timeout", "the attempt ran out of time (100 s)")
+    given_up = lose(running(heartbeat=60.0, retry=Retry(give_up_on=[TimeoutError])), Cause.TIMEOUT, at(70), 0.5, RULES)
+    assert (given_up.job.status, given_up.job.reason) == (Status.FAILED, Reason.TIMEOUT)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core.attempt import (
@@ -213,6 +214,19 @@ class Applying(Part):
         lost = await lab.do(loss.lose(asked, Cause.LEASE, lab.now, 0.5, lab.rules))
         assert await lab.apply(report) == [WasStale(lost)]
         assert await lab.get(job) == lost
+
+    async def test_a_sign_moves_the_deadline_and_leaves_the_rev(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker(), heartbeat=60, timeout=100)
+        assert job.act_by == lab.at(60 + lab.rules.timeout_check)
+        lab.later(30)
+        signed = await lab.do(execution.sign(job, lab.now, lab.rules))
+        assert signed == replace(job, act_by=lab.at(60 + lab.rules.timeout_check), updated_at=lab.now)
+        assert await lab.get(job) == signed
+        lab.later(30)
+        reported = await lab.do(execution.progress(signed, lab.now, Progress(50.0), lab.rules))
+        assert reported.act_by == lab.at(40 + lab.rules.timeout_check), "its timeout is sooner"
+        done = await lab.do(lab.end(job, Completed("1")))  # decided before the signs: the rev is still current
+        assert (done.status, done.act_by) == (Status.COMPLETED, None)
 
     async def test_what_has_changed_is_found_without_reading_it(self, lab: Lab, worker: UUID) -> None:
         if not isinstance(lab.engine.jobs, FindsChanged):

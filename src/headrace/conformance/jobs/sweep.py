@@ -13,7 +13,7 @@ from headrace.core.attempt import Failed, Snoozed
 from headrace.core.lifecycle import actions, execution
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.sweep import cause_of
-from headrace.core.status import ENDED, Cause, Reason, Status
+from headrace.core.status import ENDED, Cause, Outcome, Reason, Status
 from headrace.engine import Alive, Beat, Overdue
 
 __all__ = ["Sweeping"]
@@ -89,6 +89,21 @@ class Sweeping(Part):
         job = await lab.running(await lab.worker(), timeout=60)
         await self._lost_at(lab, 60 + lab.rules.timeout_check, Cause.TIMEOUT)
         assert [(one.outcome, one.cause) for one in await lab.attempts(job)] == [("timed_out", "timeout")]
+
+    async def test_an_attempt_without_a_sign(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker(), timeout=1000, heartbeat=60)
+        lab.later(50)
+        await lab.do(execution.sign(job, lab.now, lab.rules))
+        await self._lost_at(lab, 60 + lab.rules.timeout_check, Cause.TIMEOUT)
+        found, [attempt] = await lab.get(job), await lab.attempts(job)
+        assert (found.status, found.charged, attempt.outcome, attempt.cause) == (
+            Status.RETRYING,
+            1,
+            Outcome.TIMED_OUT,
+            "timeout",
+        )
+        assert attempt.error is not None
+        assert attempt.error.message == "the attempt reported nothing for 60 s"
 
     async def test_a_cancel_nobody_obeyed(self, lab: Lab) -> None:
         job = await lab.cancel(await lab.running(await lab.worker(), timeout=None))
