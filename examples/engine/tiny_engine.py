@@ -69,6 +69,7 @@ from headrace.engine import (
     Inserted,
     LocalBus,
     Overdue,
+    OverdueJobs,
     Processed,
     Profiles,
     Refused,
@@ -419,7 +420,7 @@ class Jobs(Role):
     async def realign(self, limit: int = MAX_BATCH) -> int:
         return 0  # lines are made anew for each claim
 
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> OverdueJobs:
         with self.store() as store:
             found = []
             for job in store.jobs.values():
@@ -431,7 +432,8 @@ class Jobs(Role):
                     heard_at = None if row is None else row[3]
                     burial = job.worker in store.beside_suspects, job.worker in store.mass_deaths
                     found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at, *burial))
-            return found[:limit]
+            coming = (job.act_by for job in store.jobs.values() if job.act_by is not None and job.act_by > now)
+            return OverdueJobs(tuple(found[:limit]), min(coming, default=None))
 
     async def delete(
         self,

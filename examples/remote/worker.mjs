@@ -23,18 +23,19 @@ async function say(message, fields, signal) {
   }
 }
 
-async function run({ lease, job_id, payload: { urls = [] } }) {
+async function run({ lease, payload: { urls = [] } }) {
   const sizes = {}, taken = new AbortController(); // the job was cancelled, or is no longer ours
   const signal = AbortSignal.any([stop.signal, taken.signal]);
-  const beating = setInterval(async () => {
-    const { cancel, lost } = await say("heartbeat", { token: me.token, held: [job_id] });
-    if ([...cancel, ...lost].includes(job_id)) taken.abort();
-  }, 1000 * me.heartbeat_seconds);
+  let report = { progress: 0 };
+  const progress = async () => {
+    if ((await say("update_job_progress", { lease, ...report })).cancel) taken.abort();
+  };
+  const beating = setInterval(progress, 1000 * me.heartbeat_seconds); // it is at work, also if a page takes long
   try {
     await say("accept_job", { lease });
     for (const [done, url] of urls.entries()) {
-      const answer = await say("update_job_progress", { lease, progress: (100 * done) / urls.length, message: url });
-      if (answer.cancel) taken.abort();
+      report = { progress: (100 * done) / urls.length, message: url };
+      await progress();
       const page = await fetch(url, { signal });
       // A server that is broken may be well again later; what is not there will not be.
       if (!page.ok) throw Object.assign(new Error(`${url}: ${page.status}`), { retry: page.status >= 500 });

@@ -29,8 +29,8 @@ def run(lease, urls):
     try:
         say("accept_job", lease=lease)
         for url in urls:
-            answer = say("update_job_progress", lease=lease, progress=100 * len(sizes) / len(urls), message=url)
-            if answer["cancel"]:
+            report.update(progress=100 * len(sizes) / len(urls), message=url)
+            if say("update_job_progress", lease=lease, **report)["cancel"]:
                 return say("release_job", lease=lease)  # which ends one that was cancelled
             sizes[url] = len(urlopen(url).read())
         return say("complete_job", lease=lease, result=sizes)
@@ -40,12 +40,16 @@ def run(lease, urls):
         return say("fail_job", lease=lease, error=str(why), retry=retry, error_details=details)
 
 
-def beat():  # so that a page may take long
+def beat():  # it is at work, also if a page takes long
     while not time.sleep(me["heartbeat_seconds"]):
-        say("heartbeat", token=me["token"], held=[job["job_id"]] if "job_id" in job else [])
+        if "lease" in job:
+            say("update_job_progress", lease=job["lease"], **report)
+        else:
+            say("heartbeat", token=me["token"])
 
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+report = {"progress": 0}
 job, me = {}, say("register_worker", worker_id=f"fetch-{os.getpid()}", tasks=["fetch"], capabilities={"region": "eu"})
 threading.Thread(target=beat, daemon=True).start()
 try:
@@ -53,6 +57,7 @@ try:
         job = say("claim_job", worker_id=me["worker_id"], token=me["token"], wait=30, request=str(time.time()))
         if job["type"] == "job_assigned":
             run(job["lease"], job["payload"].get("urls", []))
+            report = {"progress": 0}
         time.sleep(job.get("retry_after", 0))
 except KeyboardInterrupt:
     if "lease" in job:

@@ -26,17 +26,16 @@ leave() { # give back what is under way
 }
 
 run() { # the command, while the hub hears of it
-  local pid percent text taken='' code=0
+  local pid line percent=0 text='' taken='' code=0
   rm -f "$dir/progress" && mkfifo "$dir/progress"
   say accept_job '{$lease}' && say start_job '{$lease}'
   "$@" <"$dir/payload" >"$dir/result" 2>"$dir/errors" 3>"$dir/progress" &
   pid=$! && exec 4<"$dir/progress"
-  while read -r -t "$beat" percent text <&4 || (($? > 128)); do
-    if [[ -z $percent ]]; then say heartbeat '{$token}'; else
-      say update_job_progress '{$lease, progress: ($n | tonumber? // 0), $message}' \
-        --arg n "$percent" --arg message "$text"
-    fi
-    is '(.type | endswith("stale-job")) or .cancel == true or ([.cancel, .lost | arrays[]] != [])' && taken=1 && break
+  while read -r -t "$beat" line <&4 || (($? > 128)); do # without a line the last one is said again: it is at work
+    [[ -z $line ]] || read -r percent text <<<"$line"
+    say update_job_progress '{$lease, progress: ($n | tonumber? // 0), $message}' \
+      --arg n "$percent" --arg message "$text"
+    is '(.type | endswith("stale-job")) or .cancel == true' && taken=1 && break
   done
   [[ -z $taken ]] || kill $pid || true
   wait $pid && jq empty "$dir/result" 2>>"$dir/errors" || code=$? # what it printed is JSON, or that is the error

@@ -13,7 +13,7 @@ import pytest
 from headrace.core.lifecycle.execution import start_may_wait
 from headrace.core.lifecycle.liveness import time_to_return
 from headrace.core.status import Status
-from headrace.engine import Beat, Gone, Overdue, Watched, WorkerInfo, WorkerRow
+from headrace.engine import Beat, Gone, OverdueJobs, Watched, WorkerInfo, WorkerRow
 from headrace.engine.bus import PARTED, Hint, Topic
 from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
@@ -278,7 +278,7 @@ async def test_jobs_of_the_buried_are_swept_at_once_though_the_first_sweep_fails
         s.workers.free.add(victim.id)
         overdue, failed = s.w.engine.jobs.overdue, list[object]()
 
-        async def fails_once(now: datetime, limit: int) -> list[Overdue]:
+        async def fails_once(now: datetime, limit: int) -> OverdueJobs:
             if victim.id in await s.w.alive() or failed:
                 return await overdue(now, limit)
             failed.append(now)

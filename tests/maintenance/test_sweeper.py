@@ -13,7 +13,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.actions import cancel
 from headrace.core.lifecycle.execution import release
 from headrace.core.status import Outcome, Reason, Status
-from headrace.engine import Alive, Dead, Overdue
+from headrace.engine import Alive, Dead, OverdueJobs
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unavailable
 from headrace.maintenance import Sweeper
@@ -274,7 +274,7 @@ async def test_a_late_lose_never_overwrites_a_completed_job() -> None:
         job = await player.run()
         await watch(w, s, 30)
         await w.engine.workers.bury(player.id, 0)
-        rows = await w.engine.jobs.overdue(w.now)
+        rows = (await w.engine.jobs.overdue(w.now)).jobs
         assert [row.job for row in rows] == [job]
         await player.complete(job)  # a buried worker's finish is judged by rev and epoch alone
         assert await s._settle_all(rows, w.now, ()) == 0
@@ -287,7 +287,7 @@ async def test_a_conflict_is_decided_again() -> None:
         await w.submit()
         job = await player.run()
         await w.engine.workers.bury(player.id, 0)
-        rows = await w.engine.jobs.overdue(w.now)
+        rows = (await w.engine.jobs.overdue(w.now)).jobs
         await w.writer.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
         assert await s._settle_all(rows, w.now, ()) == 1
         ended = await w.job(job)
@@ -300,7 +300,7 @@ async def test_a_job_that_changed_hands_is_left_to_its_new_owner() -> None:
         await w.submit()
         (job,) = await dead.claim()
         await w.engine.workers.bury(dead.id, 0)
-        rows = await w.engine.jobs.overdue(w.now)
+        rows = (await w.engine.jobs.overdue(w.now)).jobs
         await w.writer.apply(release(job, w.now))
         taken = await player.run()
         assert await s._settle_all(rows, w.now, ()) == 0
@@ -397,23 +397,127 @@ async def test_many_late_ones_do_not_loop_for_ever() -> None:
         w.clock.advance(5)
         assert await s.tick() == 5  # the others are seen now, and ripen in their turn
         await watch(w, s, 60, player)
-        assert not (await w.engine.jobs.overdue(w.now))
+        assert not ((await w.engine.jobs.overdue(w.now)).jobs)
+
+
+# Deadlines on time
+
+
+def counting(w: World) -> list[float]:
+    """The moments at which the store is asked for what is overdue, from now on."""
+    overdue, asked = w.engine.jobs.overdue, list[float]()
+
+    async def counted(now: datetime, limit: int = 1000) -> OverdueJobs:
+        asked.append(w.clock.monotonic())
+        return await overdue(now, limit)
+
+    w.engine.jobs.overdue = counted  # type: ignore[method-assign]
+    return asked
+
+
+async def rounds(w: World, s: Sweeper, seconds: float, *beating: Player) -> None:
+    """The sweeper's own loop for so long, waiting as long as it says; these workers beat meanwhile."""
+    end, beat_at = w.clock.monotonic() + seconds, w.clock.monotonic()
+    while (now := w.clock.monotonic()) < end:
+        if now >= beat_at:
+            for player in beating:
+                await player.beat()
+            beat_at = now + w.engine.rules.beat
+        pause = await s.round()
+        w.clock.advance(max(0.001, min(pause, beat_at - now, end - now)))
+
+
+async def over_after(w: World, s: Sweeper, job: Job, status: Status, *beating: Player) -> float:
+    """How many seconds pass until the job has this status."""
+    began = w.clock.monotonic()
+    while (await w.job(job)).status is not status:
+        await rounds(w, s, 0.25, *beating)
+        assert w.clock.monotonic() - began < 100
+    return w.clock.monotonic() - began
 
 
 async def test_a_store_without_open_questions_is_asked_every_other_time() -> None:
     async with world() as w:
-        s, asked = sweeper(w), 0
-        overdue = w.engine.jobs.overdue
-
-        async def counted(now: datetime, limit: int = 1000) -> list[Overdue]:
-            nonlocal asked
-            asked += 1
-            return await overdue(now, limit)
-
-        w.engine.jobs.overdue = counted  # type: ignore[method-assign]
+        s, asked = sweeper(w), counting(w)
         for _ in range(10):
             await s.tick()
-        assert asked == 5
+        assert len(asked) == 5
+
+
+async def test_an_idle_store_is_not_asked_more_often_and_one_at_work_with_every_check() -> None:
+    async with world() as w:
+        s, player, asked = sweeper(w), await w.worker(), counting(w)
+        await w.submit(available_at=w.now + timedelta(hours=9), not_after=w.now + timedelta(hours=9, seconds=1))
+        await rounds(w, s, 600, player)
+        assert len(asked) <= 600 / (2 * 8.5 * 0.75) + 1, "every other check"
+        asked.clear()
+        await w.submit(timeout=3600.0)
+        await player.run()
+        await rounds(w, s, 600, player)
+        assert 600 / 8.5 - 1 <= len(asked) <= 600 / (8.5 * 0.75) + 2, "every check"
+
+
+@pytest.mark.parametrize("after", [0.0, 3.0, 7.0, 12.0])
+async def test_an_offer_that_is_not_accepted_is_queued_again_within_two_seconds(after: float) -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await rounds(w, s, 40 + after, player)
+        job = await w.submit()
+        await player.claim(accept=False)
+        assert (await w.job(job)).status is Status.ASSIGNED
+        assert 30 < await over_after(w, s, job, Status.QUEUED, player) <= 32
+
+
+@pytest.mark.parametrize("timeout", [0.1, 3.0, 60.0])
+@pytest.mark.parametrize("after", [0.0, 5.0, 8.0])
+async def test_an_attempt_is_over_ten_seconds_after_its_time_at_the_latest(timeout: float, after: float) -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await rounds(w, s, 40 + after, player)
+        await w.submit(timeout=timeout)
+        job = await player.run()
+        assert timeout + 8 < await over_after(w, s, job, Status.RETRYING, player) <= timeout + 10
+
+
+@pytest.mark.parametrize("after", [0.0, 5.0, 12.0])
+@pytest.mark.parametrize("span", [0.5, 3.0, 19.0, 21.0, 300.0])
+async def test_a_job_expires_two_seconds_late_at_most(span: float, after: float) -> None:
+    async with world() as w:
+        s = sweeper(w)
+        unlisten = w.engine.bus.listen(s.topics, s.heard)
+        await rounds(w, s, 40 + after)
+        job = await w.submit(not_after=w.now + timedelta(seconds=span))
+        await asyncio.sleep(0)  # the hint is delivered
+        while (await w.job(job)).status is not Status.CANCELLED:
+            await rounds(w, s, 0.25)
+            assert job.not_after is not None
+            assert w.now <= job.not_after + timedelta(seconds=2)
+        unlisten()
+
+
+async def test_many_deadlines_one_after_another_are_asked_for_twice_a_second_at_most() -> None:
+    async with world() as w:
+        s, asked = sweeper(w), counting(w)
+        for n in range(200):
+            await w.submit(not_after=w.now + timedelta(seconds=20 + n / 20))
+        await rounds(w, s, 40)
+        assert len(asked) <= 2 * 10 + 10
+        assert (await w.engine.jobs.overdue(w.now)).jobs == ()
+
+
+async def test_a_store_that_was_away_around_a_deadline_leaves_workers_half_a_beat() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit(timeout=22.0)
+        job = await player.run()
+        await rounds(w, s, 27, player)
+        w.engine.away = True
+        for _ in range(10):
+            w.clock.advance(max(0.001, min(await s.round(), 1.0)))
+        w.engine.away = False
+        back = w.clock.monotonic()
+        await over_after(w, s, job, Status.RETRYING, player)
+        assert 5 <= w.clock.monotonic() - back <= 16  # the pause after failures, and half a beat
 
 
 def test_looks_come_often_enough_and_not_in_step() -> None:

@@ -25,7 +25,7 @@ from headrace.core.query import Filter
 from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.webhooks.target import EVENTS, Target
-from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, WorkerInfo
+from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, OverdueJobs, WorkerInfo
 from headrace.engine.transactions import walk_async
 from headrace.errors import ConfigError, TransitionRefused
 from headrace.runtime.writes.duplicates import meeting
@@ -48,6 +48,7 @@ _DRAFT = st.fixed_dictionaries(
         "request_hash": st.sampled_from(["1", "1", "2"]),
         "retry": st.sampled_from([Retry(0), Retry(1), Retry(3, backoff=[0, 2])]),
         "timeout": st.sampled_from([None, 4.0]),
+        "heartbeat": st.sampled_from([None, 2.0]),
         "requires": st.sampled_from([{}, {}, {"gpu": True}]),
         "webhook": st.sampled_from([None, None, None, (Target("wh_1", EVENTS), Target("wh_2", ("completed",), "one"))]),
     }
@@ -394,13 +395,17 @@ class Machine(RuleBasedStateMachine):
     def promote(self) -> None:
         self.sides.agree(lambda side: side.engine.jobs.promote(self.now))
 
+    async def _overdue(self, side: Side) -> OverdueJobs:
+        found = await side.engine.jobs.overdue(self.now)
+        return replace(found, jobs=tuple(sorted(found.jobs, key=lambda overdue: overdue.job.id)))
+
     @rule()
     def sweep(self) -> None:
         found: list[list[Overdue]] = [
-            sorted(one, key=lambda overdue: overdue.job.id)
+            sorted(one.jobs, key=lambda overdue: overdue.job.id)
             for one in self.sides.run(lambda side: side.engine.jobs.overdue(self.now))
         ]
-        self.sides.agree(lambda side: side.engine.jobs.overdue(self.now), sort=lambda overdue: overdue.job.id)
+        self.sides.agree(lambda side: self._overdue(side))
         batches = []
         for side_found in found:
             changes = [
@@ -544,8 +549,11 @@ class Machine(RuleBasedStateMachine):
             assert job.rev >= old.rev
             assert job.epoch >= old.epoch
             assert job.worker == old.worker or job.epoch > old.epoch, "an owner per epoch"
-            if replace(job, progress=None, updated_at=old.updated_at) != replace(old, progress=None):
+            told = {"progress": None, "updated_at": old.updated_at, "act_by": old.act_by}
+            if replace(job, **told) != replace(old, progress=None):
                 assert job.rev > old.rev, "every change but progress raises the rev"
+            if job.rev == old.rev and job.act_by != old.act_by:
+                assert job.heartbeat is not None, "only signs move a deadline without the rev"
             if old.status in ENDED and job.status is not old.status:
                 assert id in self.freed, "an end is left only by retry, discard and resolve"
 

@@ -94,10 +94,10 @@ class Player:
         self.world, self.id = world, id
         self.held: dict[UUID, Job] = {}
 
-    async def claim(self, n: int = 1) -> list[Job]:
+    async def claim(self, n: int = 1, *, accept: bool = True) -> list[Job]:
         engine, host = self.world.engine, self.world.host
         profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
-        ask = ClaimRequest(n=n, free=n, profiles=profiles)
+        ask = ClaimRequest(n=n, free=n, profiles=profiles, accept=accept)
         answer = await engine.jobs.claim(self.id, ask, host.dice.token(), host.clock.now())
         assert isinstance(answer, Claimed)
         self.held |= {job.id: job for job in answer.jobs}

@@ -21,6 +21,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
 from headrace.runtime.store_clock import StoreClock
 from headrace.runtime.writes.writer import Writer
+from headrace.worker.execution.context import Context
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead
@@ -130,6 +131,33 @@ async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Sh
         assert worker is not None
         await until(lambda: worker.stats.stale == 1)  # what the handler came to in the end has no say any more
     assert (await shop.get(id)).status is Status.FAILED
+
+
+async def test_a_blocked_loop_ends_what_gives_no_sign_and_writes_the_signs_of_threads(shop: Shop) -> None:
+    gate, running = threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        gate.wait(45)
+
+    def lives(ctx: Context) -> None:
+        running.set()
+        while not gate.wait(0.02):
+            ctx.heartbeat()
+
+    shop.task(blocks)
+    shop.task(lives)
+    async with Elsewhere(shop):
+        live = await shop.submit("lives", heartbeat=1.5, retry=Retry(0))
+        await until(running.is_set)
+        dead = await shop.submit("blocks", heartbeat=0.6, retry=Retry(0))
+        job = await shop.ended(dead)
+        assert job.error is not None
+        assert (job.status, job.error.message) == (Status.FAILED, "the attempt reported nothing for 0.6 s")
+        before = (await shop.get(live)).act_by
+        await until(lambda: shop._has(live, lambda job: job.act_by != before), what="a sign on record")
+        assert not gate.is_set()
+        gate.set()
+        assert (await shop.ended(live)).status is Status.COMPLETED
 
 
 @pytest.mark.parametrize("by", [3600.0, -3600.0])

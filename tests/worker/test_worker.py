@@ -822,15 +822,16 @@ def test_a_report_that_cannot_be_kept_is_refused_where_it_is_made(options: dict[
         ctx.progress(10, **options)
 
 
-@pytest.mark.parametrize("policy", [Retry(give_up_on=[TimeoutError]), Retry(retry_on=[ValueError])])
-async def test_a_time_out_obeys_the_retry_policy(shop: Shop, policy: Retry) -> None:
+async def test_a_time_out_obeys_the_retry_policy(shop: Shop) -> None:
     async def endless() -> None:
         await asyncio.Event().wait()
 
     shop.task(endless)
-    id = await shop.submit("endless", retry=policy, timeout=0.05)
+    id = await shop.submit("endless", retry=Retry(give_up_on=[TimeoutError]), timeout=0.05)
+    kept = await shop.submit("endless", retry=Retry(1, initial=0, retry_on=[ValueError]), timeout=0.05)
     async with shop.worker():
-        job = await shop.ended(id)
+        job, again = await shop.ended(id), await shop.ended(kept)
+    assert (again.status, again.reason, again.charged) == (Status.FAILED, Reason.TIMEOUT, 2), "retry_on is about errors"
     assert (job.status, job.reason, job.charged) == (Status.FAILED, Reason.TIMEOUT, 1)
     assert job.error is not None
     assert "; not retried: " in job.error.message

@@ -24,8 +24,9 @@ __all__ = ["KEY_OPTIONS", "SPEC_OPTIONS", "Draft", "asked_in"]
 R_co = TypeVar("R_co", covariant=True)
 
 SPEC_OPTIONS = (
-    "queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "customer", "requires", "dedup",
-    "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace", "headers", "route", "query",
+    "queue", "priority", "retry", "timeout", "heartbeat", "remote_heartbeat", "retention", "tags", "metadata",
+    "customer", "requires", "dedup", "request_key", "concurrency_key", "after", "after_when", "on_parent_failure",
+    "trace", "headers", "route", "query",
 )  # fmt: skip
 """The options that are part of a spec."""
 KEY_OPTIONS = ("dedup_for", "on_duplicate")

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core import validation
 from headrace.core.codec.value import document_text
-from headrace.core.defaults import MAX_AFTER_JOBS
+from headrace.core.defaults import MAX_AFTER_JOBS, MIN_HEARTBEAT_SECONDS
 from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure, Values
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Backoff, Retry
@@ -62,6 +62,11 @@ class JobOptions(TypedDict, total=False):
     """The retry policy; replaced as a whole."""
     timeout: Seconds | None
     """How long one attempt may take; 30 minutes if left out, None: no limit."""
+    heartbeat: Seconds | None
+    """A handler that reports nothing for this long has timed out: no progress, line of the log, item, step or
+    ``ctx.heartbeat()``. None (default): it need not report."""
+    remote_heartbeat: Seconds | None
+    """The same for workers behind a hub alone, where ``heartbeat`` is left out."""
     retention: Seconds | Mapping[Literal["completed", "failed", "cancelled"], Seconds]
     """How long the job is kept after its end, or by how it ended; as the settings say if left out."""
     delay: Seconds
@@ -171,6 +176,13 @@ def _span(zero: str) -> Callable[[Any, str], float | None]:
     return check
 
 
+def _heartbeat(value: Any, name: str) -> float | None:
+    number = None if value is None else seconds(value, name)
+    if number is not None and number < MIN_HEARTBEAT_SECONDS:
+        raise ConfigError(f"{name} must be {MIN_HEARTBEAT_SECONDS:g} s or longer; None means that no sign is needed")
+    return number
+
+
 def _retention(value: Any, name: str) -> Kept:
     statuses = Kept.__struct_fields__
     if not isinstance(value, Mapping):
@@ -267,6 +279,8 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "priority": lambda value, name: validation.whole(value, name, 0, 100),
     "retry": _retry,
     "timeout": _span("None means no limit"),
+    "heartbeat": _heartbeat,
+    "remote_heartbeat": _heartbeat,
     "retention": _retention,
     "delay": seconds,
     "not_before": validation.checked_moment,

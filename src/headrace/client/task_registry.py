@@ -39,7 +39,7 @@ T = TypeVar("T")
 _LIMITS = ("max_concurrency", "max_per_key", "rates")
 _OWN = ("name", "aliases", "run_in", "schedule", "continuous", "bulk", *_LIMITS, *HOOKS)
 _POLICY = (
-    *("queue", "priority", "retry", "timeout", "retention"),
+    *("queue", "priority", "retry", "timeout", "heartbeat", "remote_heartbeat", "retention"),
     *("dedup_for", "on_duplicate", "tags", "metadata", "requires"),
 )
 

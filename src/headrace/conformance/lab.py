@@ -299,7 +299,7 @@ class Lab:
 
     async def overdue(self) -> list[Job]:
         """Return the jobs that a sweeper would find now."""
-        return [found.job for found in await self.engine.jobs.overdue(self.now)]
+        return [found.job for found in (await self.engine.jobs.overdue(self.now)).jobs]
 
 
 @asynccontextmanager

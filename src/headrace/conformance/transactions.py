@@ -227,7 +227,7 @@ class Transactional(Part):
     async def test_a_report_of_progress_is_no_conflict(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
-        await lab.apply(execution.progress(job, lab.now, Progress(50.0)))
+        await lab.apply(execution.progress(job, lab.now, Progress(50.0), lab.rules))
         assert await alone(lab, change) == Applied(change.job)
 
     async def test_a_job_that_has_another_owner_is_stale(self, lab: Lab) -> None:

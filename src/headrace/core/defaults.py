@@ -56,7 +56,9 @@ __all__ = [
     "MAX_WEBHOOK_ADDRESSES",
     "MAX_WEBHOOK_FAILURES",
     "MAX_WEBHOOK_RESULT_BYTES",
+    "MIN_HEARTBEAT_SECONDS",
     "MIN_MOMENT",
+    "PAGE_HEARTBEAT_SECONDS",
     "SKIP_GRACE_SECONDS",
     "STATS_RETENTION",
     "WEBHOOK_ADDRESS_RETENTION",
@@ -95,6 +97,10 @@ MAX_JSON_DEPTH = 100
 MIN_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
 MAX_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Moments are between these: far enough from the ends of the calendar that a zone and a century may be added."""
+MIN_HEARTBEAT_SECONDS = 0.1
+"""The shortest heartbeat of a job: signs are written three times as often."""
+PAGE_HEARTBEAT_SECONDS = 60.0
+"""Seconds within which a worker behind a hub must report something of a job that was submitted by the EmProps page."""
 MAX_AFTER_JOBS = 1000
 """How many jobs one may wait for; a batch has room for more."""
 
@@ -201,6 +207,9 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         return {status: now - self.of(status) for status in sorted(ENDED)}
 
 
+_MAX_RECHECK_SECONDS = 1.0
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds, counts and bytes; the defaults are those of the lifecycle page."""
 
@@ -226,3 +235,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def look_gap(self) -> float:
         """The longest gap between two polls of a worker after which it still counts as watched."""
         return self.lease / 3
+
+    @property
+    def recheck(self) -> float:
+        """Seconds between two polls of the sweeper about a deadline that is near or has passed."""
+        return min(_MAX_RECHECK_SECONDS, self.beat / 4)
+
+    @property
+    def timeout_check(self) -> float:
+        """Seconds after a timeout from which on the sweeper checks the job: its polls end within ``timeout_slack``."""
+        return max(0.0, self.timeout_slack - 2 * self.recheck)

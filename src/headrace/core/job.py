@@ -59,6 +59,8 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    heartbeat: float | None = None
+    remote_heartbeat: float | None = None
     retention: Kept | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
@@ -291,6 +293,16 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     def timeout(self) -> float | None:
         """Seconds that one attempt may run; None: no limit."""
         return self.spec.timeout
+
+    @property
+    def heartbeat(self) -> float | None:
+        """Seconds within which a running attempt must give a sign; None: it need not."""
+        return self.spec.heartbeat
+
+    @property
+    def remote_heartbeat(self) -> float | None:
+        """The same for workers behind a hub, where ``heartbeat`` is None."""
+        return self.spec.remote_heartbeat
 
     @property
     def max_attempts(self) -> int:

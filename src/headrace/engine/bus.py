@@ -33,6 +33,8 @@ class Topic(StrEnum):
     """Runs added entries to their jobs; names are job ids."""
     SETTINGS = "settings"
     """Settings changed; names are their keys. Also: a duty has another holder, or a worker registered."""
+    DEADLINE = "deadline"
+    """A job that no worker holds expires soon (``core.lifecycle.decision.expires_soon``); there are no names."""
     CHANGED = "changed"
     """Jobs changed in any way, or were given to a worker; names are job ids. ``runtime.writes.hints`` sends these: few
     at a time, and how many it left out. New jobs cause ``READY`` alone, and a deferred job that falls due causes no

@@ -12,7 +12,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.status import Status
-from headrace.engine.values import MAX_BATCH, Claimed, Companions, InsertAnswer, Inserted, Overdue
+from headrace.engine.values import MAX_BATCH, Claimed, Companions, InsertAnswer, Inserted, OverdueJobs
 from headrace.engine.workers import Dead
 
 __all__ = ["Direct", "InsertsOne", "Jobs"]
@@ -158,8 +158,9 @@ class Jobs(Protocol):
         where a change was not applied.
 
         *Progress keeps the rev.* The change of ``Verb.PROGRESS`` has the same rev before and after. It writes the
-        progress and the moment; the rest of the job stays as it is stored, and so does the id of its last change: a
-        finish that is repeated after a lost reply is still recognised. Only one that inserts jobs, to notify webhooks,
+        progress, the moment and ``act_by``, which moves with each sign of a job with a heartbeat; the rest of the job
+        stays as it is stored, and so does the id of its last change: a finish that is repeated after a lost reply is
+        still recognised. Only one that inserts jobs, to notify webhooks,
         raises the rev, and is written whole like any other change.
 
         *A retry needs its profile again.* With ``Verb.RETRY`` an ended job is live again. Its profile may have been
@@ -189,12 +190,15 @@ class Jobs(Protocol):
         order nor their rev.
         """
 
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        """Return the jobs that the sweeper must check, with what it must know of their workers.
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> OverdueJobs:
+        """Return the jobs that the sweeper must check, with what it must know of their workers, and the next deadline.
 
         These are held jobs with a passed ``act_by``, of a worker that is not alive or not known, or that two successive
         beats did not name; and jobs without an owner with a passed ``act_by``. ``core.lifecycle.sweep`` and
         ``core.lifecycle.liveness`` decide what to do with them: this verb writes nothing.
+
+        ``next_at`` is the soonest ``act_by`` after ``now`` of all jobs, held or not: the sweeper polls again then. An
+        engine finds it without reading the jobs that no worker holds.
         """
 
     async def delete(

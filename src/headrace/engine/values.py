@@ -27,6 +27,7 @@ __all__ = [
     "InsertAnswer",
     "Inserted",
     "Overdue",
+    "OverdueJobs",
     "Processed",
     "Profiles",
     "Refused",
@@ -109,6 +110,14 @@ class Overdue(msgspec.Struct, frozen=True):
     """Suspects and ordinary jobs ran together on its worker when that was buried."""
     mass_death: bool = False
     """Other workers died at the same time as its own."""
+
+
+class OverdueJobs(msgspec.Struct, frozen=True):
+    """The jobs that the sweeper must check now, and when it must check again."""
+
+    jobs: tuple[Overdue, ...] = ()
+    next_at: datetime | None = None
+    """The next ``act_by`` that has not passed; None: there is none."""
 
 
 class Profiles(msgspec.Struct, frozen=True):

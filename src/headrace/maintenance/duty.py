@@ -111,6 +111,8 @@ class Duty(Service):
     name: ClassVar[str]
     share: ClassVar[float] = 1.0
     """For how much of a worker's lease the duty is taken: how long it may be left undone when its holder dies."""
+    topics: ClassVar[frozenset[Topic]] = frozenset({Topic.SETTINGS})
+    """What it listens for."""
 
     def __init__(self, engine: Engine, writer: Writer, host: Host, holder: UUID) -> None:
         super().__init__()
@@ -171,7 +173,7 @@ class Duty(Service):
 
     async def main(self) -> None:
         """Tick until stopped."""
-        unlisten = self.engine.bus.listen(frozenset({Topic.SETTINGS}), self.heard)
+        unlisten = self.engine.bus.listen(self.topics, self.heard)
         try:
             while not self.stopping.is_set():
                 self.wake.clear()

@@ -94,6 +94,11 @@ class LivenessWatch:
         """Whether a living worker is late with its beat, by the clock; that buries none, but is worth a check."""
         return any(self._is_overdue(row) for row in self._living.values())
 
+    @property
+    def holding(self) -> bool:
+        """Whether a living worker holds a job, as of the last check."""
+        return any(row.holds for row in self._living.values())
+
     async def look(self) -> int:
         """Check all workers, bury those without a beat for a lease, put the others' beats on record."""
         clock, buried = self._host.clock, 0

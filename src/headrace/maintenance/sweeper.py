@@ -17,7 +17,7 @@ from headrace.core.change import Applied, Change
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.clock_steps import SETTING, ClockStep, Steps, on_record
-from headrace.core.lifecycle.liveness import POLL_BEAT_RATIO, Watch, is_certain, is_late
+from headrace.core.lifecycle.liveness import POLL_BEAT_RATIO, Watch, is_certain, is_late, poll_in
 from headrace.core.lifecycle.sweep import cause_of, sweep
 from headrace.core.times import length
 from headrace.engine import MAX_BATCH, Engine, Overdue, Setting
@@ -98,6 +98,8 @@ def _log_step(step: ClockStep) -> None:
 
 
 _PAUSE_SECONDS = 0.05
+_STEADY_GAP_RECHECKS = 2.0
+"""Rechecks between two sweeps after which the store does not count as watched in between."""
 _REALIGN_SECONDS = 300.0
 """Seconds between two checks for jobs in another subqueue than the customer setting of their queue says."""
 
@@ -107,6 +109,7 @@ class Sweeper(Duty):
 
     name = "sweeper"
     share = 0.75  # the next holder must watch for a whole lease before it may bury the one before it
+    topics = frozenset({Topic.SETTINGS, Topic.DEADLINE})
 
     def __init__(
         self,
@@ -130,6 +133,10 @@ class Sweeper(Duty):
         """The holder of the duty when it was last requested in vain."""
         self._asked_at = float("inf")
         self._late: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
+        self._replies: Watch[None] = Watch(_STEADY_GAP_RECHECKS * self.rules.recheck)
+        """For how long the store has replied to sweeps."""
+        self._swept_at, self._sweep_at = float("-inf"), float("inf")
+        """When the store was last read for overdue jobs, and when it must be because of a deadline (monotonic)."""
         self._steps = StepRecord(engine, host)
         self._again_at = float("-inf")
         """When to promote and to process notes again (monotonic)."""
@@ -162,7 +169,8 @@ class Sweeper(Duty):
             self._told = await self.writer.notes.process()
             moved += self._told
         buried = await self.look()
-        if buried or not self._quiet:
+        # What a worker holds may have a deadline that was not there at the last sweep.
+        if buried or not self._quiet or self._watch.holding:
             return moved + buried + await self.sweep()
         self._quiet = False
         return moved
@@ -185,17 +193,20 @@ class Sweeper(Duty):
         return self._buried(buried)
 
     async def between(self) -> float:
-        """Probe all workers; the seconds until the next probe."""
+        """Probe all workers, and sweep if a deadline is near or has passed; the seconds until the next time."""
         watch, own = self._watch, self.elector.holder
         if watch.stale or watch.next_in(watch.others(own), looking=True) <= 0:
             buried = await watch.look() if watch.stale or watch.overdue else 0
             if self._buried(buried + await watch.find(watch.others(own))):
                 await self.sweep()
-        return watch.next_in(watch.others(own), looking=True)
+        if self.host.clock.monotonic() >= self._sweep_at:
+            await self.sweep()
+        return min(watch.next_in(watch.others(own), looking=True), self._sweep_at - self.host.clock.monotonic())
 
     async def stand_by(self) -> float:
         """Probe the holder of the duty; the seconds until the next probe."""
         watch, elector = self._watch, self.elector
+        self._quiet = False  # what is to be swept when the duty is ours is not known
         if watch.stale or self._leader is None or self._asked_at != elector.asked_at:
             watch.stale, self._asked_at = False, elector.asked_at
             self._leader = await self.engine.documents.holder(elector.duty, self.host.clock.now())
@@ -209,7 +220,13 @@ class Sweeper(Duty):
         return min(elector.asks_in, watch.next_in(leader))
 
     def heard(self, hint: Hint) -> None:
-        """React to a hint: a worker came, or the duty changed hands."""
+        """React to a hint: a deadline is near, a worker came, or the duty changed hands."""
+        if hint.topic is Topic.DEADLINE:
+            if self.elector.token is not None:
+                soon = max(self.host.clock.monotonic(), self._swept_at + self.rules.recheck / 2)
+                self._sweep_at = min(self._sweep_at, soon)
+                self.wake.set()
+            return
         super().heard(hint)
         if not hint.names or any(name.startswith(WORKER) for name in hint.names):
             self._watch.stale = True
@@ -231,19 +248,24 @@ class Sweeper(Duty):
             before = clock.monotonic()
             # One moment for all that follows, and the steps after it: so no step is in the moment and not among them.
             now = clock.now()
-            rows = await self.engine.jobs.overdue(now, self._limit)
+            found = await self.engine.jobs.overdue(now, self._limit)
+            rows, after = found.jobs, clock.monotonic()
             self._quiet = first and not rows
+            self._replies.look((None,), before, after)
             steps = await self._steps.known() if self._steps.is_behind or self._deadlines(rows, now) else ()
             late = [(row.job.id, row.job.epoch) for row in rows if not _certain(row, now, self.rules, steps)]
             if first:
-                self._late.look(late, before, clock.monotonic())
+                self._late.look(late, before, after)
             else:
-                self._late.add(late, clock.monotonic())
+                self._late.add(late, after)
             swept = await self._settle_all([row for row in rows if self._ripe(row, now, steps)], now, steps)
             total, first = total + swept, False
+            unsettled = any(not self._ripe(row, now, steps) for row in rows)
             # What is not ripe yet stays among the overdue, so a full page without a change is the end as well.
             if len(rows) < self._limit or not swept:
                 break
+        next_in = None if found.next_at is None else (found.next_at - now).total_seconds()
+        self._swept_at, self._sweep_at = before, before + poll_in(next_in, self.rules, unsettled=unsettled)
         if total:  # also where none of them is queued again: what they held of limits is free
             self.engine.bus.send(Hint(Topic.READY))
         return total
@@ -256,7 +278,7 @@ class Sweeper(Duty):
         """Whether it can be decided now what becomes of this job."""
         if _certain(row, now, self.rules, steps):
             return True
-        return is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
+        return is_late(self._late.of((row.job.id, row.job.epoch)), self.rules, self._replies.of(None).seconds)
 
     async def _settle_all(self, rows: Sequence[Overdue], now: datetime, steps: Sequence[ClockStep]) -> int:
         answers = await asyncio.gather(*(self._settle(row, now, steps) for row in rows), return_exceptions=True)

@@ -173,7 +173,7 @@ class Inline:
         await caller.writer.finish()
         last = caller.last
         if last is not None:
-            await self._write(job, lambda job, now: progress(job, now, last))
+            await self._write(job, lambda job, now: progress(job, now, last, rules))
         done = await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
         callbacks = self.handlers()[job.task].callbacks
         if done is not None and callbacks is not None:

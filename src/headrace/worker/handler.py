@@ -40,6 +40,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    heartbeat: float | None = None
+    remote_heartbeat: float | None = None
     retention: Kept | None = None
     dedup: str | None = None
     """A key, or a template of the parameters such as ``report:{year}``."""

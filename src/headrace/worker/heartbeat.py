@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,7 +19,9 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
-from headrace.core.lifecycle.execution import finish, release, start_or_release
+from headrace.core.lifecycle.execution import finish, release, sign, start_or_release
+from headrace.core.lifecycle.loss import timeout_error
+from headrace.core.status import Status
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
@@ -259,12 +261,19 @@ class Heartbeat:
     def _overdue(
         self, run: Run, job: Job, started_at: datetime, ran: float, now: datetime, chance: float
     ) -> Change | None:
-        """The change that the loop would have written by now: the end if the timeout is over, otherwise the start.
-        ``ran``: for how many seconds the handler has run, by monotonic time."""
-        timeout = job.spec.timeout
-        if timeout is not None and ran >= timeout:
+        """The change that the loop would have written by now: the end if the timeout is over or signs are missing,
+        otherwise the start, or a sign. ``ran``: for how many seconds the handler has run, by monotonic time."""
+        timeout, signs, monotonic = job.spec.timeout, run.signs, self._host.clock.monotonic()
+        if signs is not None and signs.left(monotonic) <= 0:
+            run.late = run.late or timeout_error(job, signs.heartbeat)
+        if (timeout is not None and ran >= timeout) or run.late is not None:
             return finish(job, run.timed_out(), now, chance, self._rules, started_at)
-        return start_or_release(job, started_at, self._rules)
+        if job.status is not Status.RUNNING:
+            return start_or_release(job, started_at, self._rules)
+        if signs is None or not signs.is_unwritten or signs.wait(monotonic) > 0:
+            return None
+        signs.written(monotonic)
+        return sign(job, now - timedelta(seconds=monotonic - signs.last_at), self._rules)
 
     async def _apply(self, session: Engine, todo: list[tuple[Job, Decide]], now: datetime) -> list[tuple[Job, Decide]]:
         """Write what is decided; returns what must be decided again, by the rule of ``core.change.until_applied``."""

@@ -122,7 +122,7 @@ def test_starting_opens_an_attempt(status: Status) -> None:
         "started_at": at(3),
         "first_started_at": at(3),
         "unstarted_losses": 0,
-        "act_by": at(3 + 100 + 10),
+        "act_by": at(3 + 100 + 8),
         "updated_at": at(3),
         "rev": job.rev + 1,
     }
@@ -151,7 +151,7 @@ def test_without_a_timeout_nobody_needs_to_look() -> None:
 def test_progress_leaves_the_rev() -> None:
     job = running()
     report = Progress(50.0, "half", "b", at(9))
-    change = execution.progress(job, at(1), report)
+    change = execution.progress(job, at(1), report, RULES)
     assert differs(job, change.job) == {"progress": report, "updated_at": at(1)}
     assert (change.rev, change.worker, change.epoch) == (job.rev, WORKER, job.epoch)
 
@@ -591,7 +591,9 @@ def test_handler_calls_keep_to_the_budget_whenever_workers_die(fates: list[str],
 def test_rules_are_passed_in() -> None:
     rules = Rules(start=1, accept=2, timeout_slack=3)
     assert execution.accept(stand(Status.ASSIGNED), NOW, rules).job.act_by == at(1)
-    assert execution.start(stand(Status.ASSIGNED, timeout=4.0), NOW, rules).job.act_by == at(7)
+    assert execution.start(stand(Status.ASSIGNED, timeout=4.0), NOW, rules).job.act_by == at(5), (
+        "two seconds are for the sweeper"
+    )
 
 
 def test_a_refusal_names_job_verb_and_status() -> None:
@@ -622,3 +624,52 @@ def test_without_a_timeout_a_worker_may_prepare_for_ever() -> None:
 def test_preparing_does_not_outlast_a_cancel() -> None:
     job = asked(given(submitted()), at(1))
     assert execution.prepare(job, at(25), RULES).job.act_by == at(1 + 20 + 10)
+
+
+# Heartbeats
+
+
+def test_a_job_with_a_heartbeat_is_checked_after_the_sooner_of_both() -> None:
+    job = stand(Status.ACCEPTED, timeout=100.0, heartbeat=60.0)
+    running = execution.start(job, NOW, RULES).job
+    assert running.act_by == at(60 + 8)
+    assert execution.start(stand(Status.ACCEPTED, timeout=50.0, heartbeat=60.0), NOW, RULES).job.act_by == at(50 + 8)
+    assert execution.start(stand(Status.ACCEPTED, timeout=None, heartbeat=60.0), NOW, RULES).job.act_by == at(60 + 8)
+    signed = execution.sign(running, at(30), RULES)
+    assert signed is not None
+    assert (signed.verb, signed.rev, signed.epoch, signed.worker) == (Verb.PROGRESS, running.rev, running.epoch, WORKER)
+    assert differs(running, signed.job) == {"act_by": at(90 + 8), "updated_at": at(30)}
+    reported = execution.progress(signed.job, at(45), Progress(10.0), RULES)
+    assert reported.job.act_by == at(100 + 8), "its timeout is sooner than 45 + 60"
+    assert reported.job.rev == running.rev
+
+
+def test_signs_move_no_deadline_back_and_none_of_other_jobs() -> None:
+    job = execution.start(stand(Status.ACCEPTED, heartbeat=60.0), NOW, RULES).job
+    later = execution.sign(job, at(30), RULES)
+    assert later is not None
+    assert execution.sign(later.job, at(20), RULES) is None, "one that another hub was told of before"
+    assert execution.sign(running(), at(20), RULES) is None
+    assert "act_by" not in differs(running(), execution.progress(running(), at(20), Progress(1.0), RULES).job)
+    with pytest.raises(TransitionRefused):
+        execution.sign(stand(Status.COMPLETED, heartbeat=60.0), at(20), RULES)
+
+
+def test_a_cancel_ends_a_job_that_gives_signs() -> None:
+    job = execution.start(stand(Status.ACCEPTED, timeout=None, heartbeat=60.0), NOW, RULES).job
+    change = actions.cancel(job, at(10), RULES)
+    assert change is not None
+    signed = execution.sign(change.job, at(39), RULES)
+    assert signed is None, "what is left is the time to stop"
+    assert change.job.act_by == at(10 + 20 + 10)
+
+
+def test_the_heartbeat_of_the_page_binds_workers_behind_a_hub() -> None:
+    job = stand(Status.ACCEPTED, timeout=None, remote_heartbeat=60.0)
+    assert execution.start(job, NOW, RULES).job.act_by is None
+    running = execution.start(job, NOW, RULES, remote=True).job
+    assert running.act_by == at(60 + 8)
+    assert execution.sign(running, at(10), RULES) is None
+    assert execution.progress(running, at(10), Progress(1.0), RULES, remote=True).job.act_by == at(70 + 8)
+    own = stand(Status.ACCEPTED, timeout=None, heartbeat=5.0, remote_heartbeat=60.0)
+    assert execution.start(own, NOW, RULES, remote=True).job.act_by == at(5 + 8), "the job's own counts for all"

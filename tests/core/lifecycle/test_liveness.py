@@ -16,6 +16,7 @@ from headrace.core.lifecycle.liveness import (
     is_gone,
     is_late,
     patience,
+    poll_in,
     time_to_return,
 )
 from headrace.core.status import Cause
@@ -80,6 +81,39 @@ def test_dead_is_who_stood_still_for_a_lease_in_three_looks(looks: int, seconds:
 )
 def test_a_deadline_counts_when_it_was_seen_twice_half_a_beat_apart(looks: int, seconds: float, late: bool) -> None:
     assert is_late(Seen(looks, seconds), Rules(beat=10)) is late
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "steady", "late"),
+    [(1, 1, 9, False), (2, 0.9, 9, False), (2, 1, 1.4, False), (2, 1, 1.5, True), (3, 3, 3, False), (3, 5, 0, True)],
+)
+def test_a_deadline_counts_sooner_where_the_store_replied_before_it(
+    looks: int, seconds: float, steady: float, late: bool
+) -> None:
+    assert is_late(Seen(looks, seconds), Rules(beat=10), steady) is late
+
+
+@pytest.mark.parametrize(
+    ("next_in", "unsettled", "waited"),
+    [
+        (None, False, float("inf")),
+        (None, True, 1.0),
+        (100.0, True, 1.0),
+        (100.0, False, 99.0),  # first a second before it
+        (1.0, False, 1.0),
+        (0.7, False, 0.7),
+        (1.2, False, 0.5),
+        (0.001, False, 0.5),  # many deadlines one after another make two polls a second
+    ],
+)
+def test_polls_come_before_a_deadline_and_at_it(next_in: float | None, unsettled: bool, waited: float) -> None:
+    assert poll_in(next_in, Rules(beat=10), unsettled=unsettled) == waited
+
+
+def test_polls_about_a_time_out_end_within_its_slack() -> None:
+    for rules in (Rules(), Rules(beat=0.5, timeout_slack=1.0), Rules(beat=60, lease=180)):
+        assert rules.timeout_check + rules.recheck < rules.timeout_slack
+    assert Rules(timeout_slack=0.0).timeout_check == 0.0
 
 
 @pytest.mark.parametrize("cause", [None, *Cause])

@@ -59,7 +59,7 @@ def test_who_missed_a_deadline_by_its_silence_was_silent() -> None:
         (Retry(give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
         (Retry(give_up_on=["Timeout"]), "give_up_on names Timeout"),
         (Retry(give_up_on=[OSError]), "give_up_on names OSError"),
-        (Retry(retry_on=[ConnectionError]), "retry_on does not name TimeoutError"),
+        (Retry(give_up_on=["TIMEOUT"]), "give_up_on names TIMEOUT"),
         (Retry(retry_on=[TimeoutError], give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
     ],
 )
@@ -81,7 +81,14 @@ def test_a_time_out_is_not_retried_where_the_policy_says_so(policy: Retry, why: 
 
 
 @pytest.mark.parametrize(
-    "policy", [Retry(), Retry(retry_on=[TimeoutError]), Retry(retry_on=[OSError]), Retry(give_up_on=[ValueError])]
+    "policy",
+    [
+        Retry(),
+        Retry(retry_on=[TimeoutError]),
+        Retry(retry_on=[ConnectionError]),
+        Retry(retry_on=["ServiceTimeoutError"], give_up_on=["InvalidJobParameters"]),
+        Retry(give_up_on=[ValueError]),
+    ],
 )
 def test_other_time_outs_are_retried(policy: Retry) -> None:
     decided = lose(running(retry=policy), Cause.TIMEOUT, at(40), 0.5, RULES)
@@ -125,3 +132,16 @@ def test_a_failure_in_time_or_that_no_retry_can_mend_stays_what_it_is() -> None:
     assert reported(running(timeout=None), said, at(4000), RULES) is said
     assert reported(given(submitted(timeout=30)), said, at(4000), RULES) is said, "it had not begun"
     assert reported(running(timeout=30), final, at(40), RULES) is final
+
+
+def test_an_attempt_without_a_sign_says_so() -> None:
+    job = running(timeout=100.0, heartbeat=60.0)
+    decided = lose(job, Cause.TIMEOUT, at(70), 0.5, RULES)
+    assert (decided.job.status, decided.job.charged) == (Status.RETRYING, 1)
+    assert decided.job.error == ErrorInfo("Timeout", "the attempt reported nothing for 60 s")
+    decided = lose(replace(job, charged=3), Cause.TIMEOUT, at(70), 0.5, RULES)
+    assert (decided.job.status, decided.job.reason) == (Status.FAILED, Reason.TIMEOUT)
+    late = lose(job, Cause.TIMEOUT, at(110), 0.5, RULES)
+    assert late.job.error == ErrorInfo("Timeout", "the attempt ran out of time (100 s)")
+    given_up = lose(running(heartbeat=60.0, retry=Retry(give_up_on=[TimeoutError])), Cause.TIMEOUT, at(70), 0.5, RULES)
+    assert (given_up.job.status, given_up.job.reason) == (Status.FAILED, Reason.TIMEOUT)

@@ -172,10 +172,16 @@ def test_a_policy_of_an_earlier_version_has_no_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("charged", "error", "retried"), [(0, OSError, True), (2, OSError, False), (0, KeyError, False)]
+    ("policy", "named"),
+    [
+        (Retry(retry_on=[KeyError]), None),
+        (Retry(retry_on=["TimeoutError"], give_up_on=[KeyError]), None),
+        (Retry(give_up_on=[TimeoutError]), "TimeoutError"),
+        (Retry(give_up_on=["TIMEOUT"]), "TIMEOUT"),
+    ],
 )
-def test_whether_an_error_is_retried(charged: int, error: type[Exception], retried: bool) -> None:
-    assert Retry(2, give_up_on=[KeyError]).retries(charged, error_names(error)) is retried
+def test_only_giving_up_on_a_time_out_rules_out_its_retry(policy: Retry, named: str | None) -> None:
+    assert policy.timeout_objection() == (None if named is None else f"give_up_on names {named}")
 
 
 def test_what_a_policy_names_has_a_bound() -> None:

@@ -97,7 +97,7 @@ WAYS: dict[str, tuple[Verb, Way, list[Status], Callable[[Status], End]]] = {
     ),
     "progress": (
         Verb.PROGRESS,
-        made(lambda job: execution.progress(job, NOW, Progress(1.0))),
+        made(lambda job: execution.progress(job, NOW, Progress(1.0), RULES)),
         [S.RUNNING],
         to(S.RUNNING),
     ),

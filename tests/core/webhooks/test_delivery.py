@@ -120,7 +120,7 @@ def test_ids_come_from_job_target_event_and_rev() -> None:
 def test_progress_is_told_at_most_once_in_five_seconds() -> None:
     at, now, told = running(), NOW, []
     for _ in range(12):
-        change = execution.progress(at, now, Progress(10.0))
+        change = execution.progress(at, now, Progress(10.0), RULES)
         told.append(len(change.inserts))
         assert (change.job.rev > at.rev) is bool(change.inserts), "only what is told raises the rev"
         at, now = change.job, now + WEBHOOK_PROGRESS_INTERVAL / 4

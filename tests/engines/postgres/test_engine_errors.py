@@ -183,7 +183,7 @@ async def test_strange_text_within_documents_comes_back_as_it_was(lab: Lab) -> N
     key = STRANGE.replace("\0", "")
     job = await lab.running(await lab.worker(), payload=document, metadata={"text": STRANGE}, dedup=key)
     assert await lab.get(job) == job
-    report = progress(job, lab.now, Progress(50.0, STRANGE))
+    report = progress(job, lab.now, Progress(50.0, STRANGE), lab.rules)
     await lab.apply(report)
     assert (await lab.get(job)).progress == Progress(50.0, STRANGE)
     [again] = await lab.insert(lab.job(dedup=key))

@@ -160,7 +160,7 @@ async def test_transactions_lent_to_handlers_leave_the_session_its_own_connectio
             job = await lab.put(dedup="k")
             assert [row.info.id for row in await lab.engine.workers.list()] == [worker]
             assert [one.id for one in await lab.claim(worker)] == [job.id]
-            assert await lab.engine.jobs.overdue(lab.now) == []
+            assert (await lab.engine.jobs.overdue(lab.now)).jobs == ()
             assert await lab.engine.documents.settings() == []
             assert (await lab.engine.records.history(job.id)).attempts == ()
         for task in lent:

@@ -112,3 +112,13 @@ def numbers() -> Iterator[list[int]]:
 def borrows(ctx: Context) -> list[int]:
     """Ask for what is open in another process."""
     return ctx.resource(numbers)
+
+
+@tasks.task(run_in="process")
+def breathes(ctx: Context, seconds: float, signs: bool) -> None:
+    """Run for so long, and say so."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if signs:
+            ctx.heartbeat()
+        time.sleep(0.05)

@@ -47,7 +47,7 @@ async def lose_all(engine: Engine, host: Host, times: int = 1) -> None:
         changes = [replace(start(job, now, engine.rules), id=host.dice.token()) for job in claimed.jobs]
         await engine.jobs.apply(changes, now)
         await engine.workers.bury(worker, 0)
-        for found in await engine.jobs.overdue(now):
+        for found in (await engine.jobs.overdue(now)).jobs:
             change = sweep(found.job, now, 0.5, engine.rules, alive=found.alive, beside_suspect=found.beside_suspect)
             assert change is not None
             await engine.jobs.apply([replace(change, id=host.dice.token())], now)
@@ -119,7 +119,7 @@ async def _lose(shop: Shop, ids: list[UUID]) -> None:
     for job in claimed.jobs:
         await shop.engine.jobs.apply([replace(start(job, now, shop.engine.rules), id=shop.host.dice.token())], now)
     await shop.engine.workers.bury(worker, 0)
-    for found in await shop.engine.jobs.overdue(now):
+    for found in (await shop.engine.jobs.overdue(now)).jobs:
         change = sweep(found.job, now, 0.5, shop.engine.rules, alive=False)
         assert change is not None
         await shop.engine.jobs.apply([replace(change, id=shop.host.dice.token())], now)

@@ -84,6 +84,9 @@ def job_options(fn: F) -> F:
             help="What becomes of it if one of them does not succeed: cancel (default) or fail.",
         ),
         click.option("--timeout", type=duration, metavar="DURATION", help="How long one attempt may take."),
+        click.option(
+            "--heartbeat", type=duration, metavar="DURATION", help="How long a running job may report nothing."
+        ),
         click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Attempts after the first."),
     ]
     for option in reversed(options):

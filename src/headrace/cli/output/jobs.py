@@ -182,6 +182,8 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
         ("attempts", attempts),
         ("timeout", span(job.timeout) if job.timeout is not None else "none"),
     ]
+    if (heartbeat := job.heartbeat or job.remote_heartbeat) is not None:
+        facts.append(("heartbeat", span(heartbeat) + ("" if job.heartbeat else ", of workers behind a hub")))
     if job.progress:
         bar = progress_bar(job.progress.percent, 30, STYLES[job.status].split()[-1])
         words = [word for word in (job.progress.step, job.progress.message) if word]

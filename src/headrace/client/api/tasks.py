@@ -65,6 +65,8 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    heartbeat: float | None = None
+    remote_heartbeat: float | None = None
     retention: Kept | None = None
     dedup: str | None = None
     """A template of the parameters."""
@@ -92,7 +94,7 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _POLICY = (
-    *("queue", "priority", "retry", "timeout", "retention"),
+    *("queue", "priority", "retry", "timeout", "heartbeat", "remote_heartbeat", "retention"),
     *TEMPLATES,
     *("dedup_for", "on_duplicate", "tags", "metadata", "requires"),
 )
@@ -224,6 +226,8 @@ class TaskInfo(msgspec.Struct, Record, frozen=True):
     """Whether this App has its function."""
     retention: Kept | None = None
     """How long its jobs are kept after their end; None: as the settings say."""
+    heartbeat: float | None = None
+    """Seconds within which a running job must report something; None: it need not."""
 
 
 class TasksApi(Noun):
@@ -251,7 +255,8 @@ class TasksApi(Noun):
         own = {handler.name: TaskDoc.of(handler) for handler in self._app._handlers.values()}
         infos = []
         for name, doc in sorted((docs | own).items()):
-            infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own, doc.retention))
+            limits = doc.queue, doc.priority, doc.timeout
+            infos.append(TaskInfo(name, *limits, doc.schema, name in own, doc.retention, doc.heartbeat))
         return infos
 
     async def knows(self, name: str) -> bool:

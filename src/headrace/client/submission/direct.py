@@ -10,6 +10,7 @@ from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle, handle_of
 from headrace.client.submission.middleware import submit_here_through
 from headrace.client.submission.transaction import submit_here
+from headrace.core.lifecycle.decision import expires_soon
 from headrace.engine import Hint, Inserted, Topic
 from headrace.errors import EngineError, NotOpen, Unavailable
 from headrace.runtime.slot import current
@@ -66,4 +67,6 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
         background.writing.discard(thread)
     if inserted is not None:
         session.engine.bus.send(Hint(Topic.READY, (inserted.job.spec.queue,)))
+        if job.act_by is not None and expires_soon(job, session.engine.rules):
+            session.engine.bus.send(Hint(Topic.DEADLINE))
     return inserted

@@ -154,7 +154,7 @@ class Graphs(Part):
         await lab.process_notes()
         ended = await lab.cancel(cancelled)
         lab.later(10)
-        [found] = [one for one in await lab.engine.jobs.overdue(lab.now) if one.job.id == late.id]
+        [found] = [one for one in (await lab.engine.jobs.overdue(lab.now)).jobs if one.job.id == late.id]
         await lab.sweep(found)
         await lab.finish(parent)
         assert await lab.process_notes() == []

@@ -6,6 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core.attempt import (
@@ -200,7 +201,7 @@ class Applying(Part):
     async def test_progress_leaves_the_rev(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         lab.later(1)
-        reported = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half")))
+        reported = await lab.do(execution.progress(job, lab.now, Progress(50.0, "half"), lab.rules))
         assert (reported.rev, reported.epoch, reported.updated_at) == (job.rev, job.epoch, lab.now)
         done = await lab.do(lab.end(job, Completed("1")))  # decided before the report: the rev is still current
         assert done.progress == Progress(100.0)
@@ -208,11 +209,24 @@ class Applying(Part):
     async def test_progress_is_fenced_like_everything_else(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         asked = await lab.cancel(job)
-        report = execution.progress(job, lab.now, Progress(1.0))
+        report = execution.progress(job, lab.now, Progress(1.0), lab.rules)
         assert await lab.apply(report) == [Conflict(asked)]
         lost = await lab.do(loss.lose(asked, Cause.LEASE, lab.now, 0.5, lab.rules))
         assert await lab.apply(report) == [WasStale(lost)]
         assert await lab.get(job) == lost
+
+    async def test_a_sign_moves_the_deadline_and_leaves_the_rev(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker(), heartbeat=60, timeout=100)
+        assert job.act_by == lab.at(60 + lab.rules.timeout_check)
+        lab.later(30)
+        signed = await lab.do(execution.sign(job, lab.now, lab.rules))
+        assert signed == replace(job, act_by=lab.at(60 + lab.rules.timeout_check), updated_at=lab.now)
+        assert await lab.get(job) == signed
+        lab.later(30)
+        reported = await lab.do(execution.progress(signed, lab.now, Progress(50.0), lab.rules))
+        assert reported.act_by == lab.at(40 + lab.rules.timeout_check), "its timeout is sooner"
+        done = await lab.do(lab.end(job, Completed("1")))  # decided before the signs: the rev is still current
+        assert (done.status, done.act_by) == (Status.COMPLETED, None)
 
     async def test_what_has_changed_is_found_without_reading_it(self, lab: Lab, worker: UUID) -> None:
         if not isinstance(lab.engine.jobs, FindsChanged):
@@ -221,7 +235,7 @@ class Applying(Part):
         still, cancelled, unknown = await lab.put(delay=60), await lab.put(delay=60), lab.job()
         silent, reported = await lab.start(silent), await lab.start(reported)
         known = [silent, reported, started, still, cancelled, unknown]
-        await lab.do(execution.progress(reported, lab.now, Progress(50.0)))
+        await lab.do(execution.progress(reported, lab.now, Progress(50.0), lab.rules))
         await lab.start(started)
         await lab.cancel(cancelled)
         found = await lab.engine.jobs.changed([(job.id, job.rev) for job in known])
@@ -300,7 +314,7 @@ class Applying(Part):
     async def test_a_repeat_is_known_although_progress_was_reported_since(self, lab: Lab) -> None:
         job = await lab.held(await lab.worker())
         start = lab.stamp(execution.start(job, lab.now, lab.rules))
-        report = lab.stamp(execution.progress(start.job, lab.now, Progress(50.0)))
+        report = lab.stamp(execution.progress(start.job, lab.now, Progress(50.0), lab.rules))
         for change in (start, report, report, start):
             [verdict] = await lab.engine.jobs.apply([change], lab.now)
             assert isinstance(verdict, Applied), change.verb

@@ -56,6 +56,7 @@ _SPEC = st.fixed_dictionaries(
         "priority": st.integers(0, 100),
         "retry": _RETRY,
         "timeout": st.none() | st.floats(0.001, 1e6),
+        "heartbeat": st.none() | st.floats(0.1, 1e6),
         "retention": st.none() | st.builds(Kept, completed=st.none() | st.floats(0, 1e9), failed=st.floats(0, 1e9)),
         "tags": st.lists(_TEXT, max_size=3).map(tuple),
         "metadata": _OBJECT,
@@ -85,6 +86,8 @@ _FULL: dict[str, Any] = {
     "priority": 100,
     "retry": Retry(7, backoff=(5, 15.5, 30), cap=20, jitter=False, retry_on=("ValueError", "a.B"), give_up_on=("X",)),
     "timeout": 0.25,
+    "heartbeat": 0.5,
+    "remote_heartbeat": 60.0,
     "retention": Kept(completed=0.5, cancelled=1e9),
     "tags": ("one", STRANGE, "one", ""),
     "metadata": {"deep": [{"a": [1, 2.5, None, True, STRANGE]}], "": {}, STRANGE: [], "big": 2**53, "neg": -1e-9},
@@ -155,7 +158,7 @@ class Contents(Part):
     async def test_errors_and_progress_are_kept_whole(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         report = Progress(33.25, STRANGE, "step", lab.at(1.000001), {"deep": [1, {STRANGE: None}], "n": 2**53})
-        job = await lab.do(execution.progress(job, lab.now, report))
+        job = await lab.do(execution.progress(job, lab.now, report, lab.rules))
         assert job.progress == report
         error = ErrorInfo(STRANGE, STRANGE, "line\n" * 1000, {"deep": [1, {"x": STRANGE}]})
         failed = await lab.finish(job, Failed(error=error, reason=Reason.INVALID_PAYLOAD))

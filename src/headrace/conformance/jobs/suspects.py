@@ -39,7 +39,7 @@ class Suspects(Part):
         await lab.put_all(lab.job("more"), replace(lab.job("more"), suspect=1, attempt=1))
         await lab.claim(worker)  # a job that has not started did not run
         await lab.engine.workers.bury(worker, 0)
-        found = {one.beside_suspect for one in await lab.engine.jobs.overdue(lab.now)}
+        found = {one.beside_suspect for one in (await lab.engine.jobs.overdue(lab.now)).jobs}
         assert found == {suspects > 0 and others > 0}
 
     @pytest.mark.parametrize("mass_death", [True, False])
@@ -49,7 +49,7 @@ class Suspects(Part):
         assert len([*await lab.claim(worker, 1), *await lab.claim(other, 1)]) == 2
         await lab.engine.workers.bury(worker, 0, mass_death=mass_death)
         assert not await lab.engine.workers.bury(worker, 0, mass_death=not mass_death)  # once
-        (found,) = await lab.engine.jobs.overdue(lab.now)
+        (found,) = (await lab.engine.jobs.overdue(lab.now)).jobs
         assert found.mass_death is mass_death
         lost = await lab.sweep(found)
         assert (lost.unstarted_losses, lost.blameless_losses) == (1, int(mass_death))
@@ -61,7 +61,7 @@ class Suspects(Part):
         await lab.put()
         [held] = await lab.claim(worker)
         await lab.engine.workers.bury(worker, 0, mass_death=True)
-        [found] = await lab.engine.jobs.overdue(lab.now)
+        [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
         await lab.sweep(found)
         lab.later(1)
         [again] = await lab.claim(other)
@@ -83,15 +83,15 @@ class Suspects(Part):
         await _running_suspect(lab, other)
         await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
-        assert [one.beside_suspect for one in await lab.engine.jobs.overdue(lab.now)] == [False]
+        assert [one.beside_suspect for one in (await lab.engine.jobs.overdue(lab.now)).jobs] == [False]
 
     async def test_a_repeated_burial_keeps_the_record(self, lab: Lab, worker: UUID) -> None:
         suspect, other = await _running_suspect(lab, worker), await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
-        [found] = [one for one in await lab.engine.jobs.overdue(lab.now) if one.job.id == suspect.id]
+        [found] = [one for one in (await lab.engine.jobs.overdue(lab.now)).jobs if one.job.id == suspect.id]
         await lab.sweep(found)  # and here the sweeper died; the next one tries to bury the worker again
         assert not await lab.engine.workers.bury(worker, 0)
-        [found] = await lab.engine.jobs.overdue(lab.now)
+        [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
         assert (found.job.id, found.beside_suspect) == (other.id, True)
         spared = await lab.sweep(found)
         assert (spared.charged, spared.suspect, spared.spared) == (0, 1, True)
@@ -100,7 +100,7 @@ class Suspects(Part):
         await _running_suspect(lab, worker)
         await lab.running(worker)
         await lab.engine.workers.bury(worker, 0)
-        changes = [lab.swept(found) for found in await lab.engine.jobs.overdue(lab.now)]
+        changes = [lab.swept(found) for found in (await lab.engine.jobs.overdue(lab.now)).jobs]
         for expected in (Applied, Conflict):  # all changes of the first, then all of the second
             verdicts = await lab.apply(*(change for change in changes if change is not None))
             assert [type(verdict) for verdict in verdicts] == [expected] * 2
@@ -111,7 +111,7 @@ class Suspects(Part):
     async def test_a_worker_that_comes_back_late_finds_its_job_gone(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker, retry=AT_ONCE)
         await lab.engine.workers.bury(worker, 0)
-        [found] = await lab.engine.jobs.overdue(lab.now)
+        [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
         lost = await lab.sweep(found)
         await lab.apply(lab.end(job, Completed()))
         assert await lab.get(job) == lost
@@ -259,7 +259,7 @@ async def _lost(lab: Lab, *jobs: Job) -> Job:
     for one in taken:
         await lab.start(one)
     await lab.engine.workers.bury(worker, 0)
-    lost = {found.job.id: await lab.sweep(found) for found in await lab.engine.jobs.overdue(lab.now)}
+    lost = {found.job.id: await lab.sweep(found) for found in (await lab.engine.jobs.overdue(lab.now)).jobs}
     return lost[jobs[-1].id]
 
 

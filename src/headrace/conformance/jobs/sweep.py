@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,7 @@ from headrace.core.attempt import Failed, Snoozed
 from headrace.core.lifecycle import actions, execution
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.sweep import cause_of
-from headrace.core.status import ENDED, Cause, Reason, Status
+from headrace.core.status import ENDED, Cause, Outcome, Reason, Status
 from headrace.engine import Alive, Beat, Overdue
 
 __all__ = ["Sweeping"]
@@ -86,8 +87,23 @@ class Sweeping(Part):
 
     async def test_an_attempt_past_its_time(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker(), timeout=60)
-        await self._lost_at(lab, 60 + lab.rules.timeout_slack, Cause.TIMEOUT)
+        await self._lost_at(lab, 60 + lab.rules.timeout_check, Cause.TIMEOUT)
         assert [(one.outcome, one.cause) for one in await lab.attempts(job)] == [("timed_out", "timeout")]
+
+    async def test_an_attempt_without_a_sign(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker(), timeout=1000, heartbeat=60)
+        lab.later(50)
+        await lab.do(execution.sign(job, lab.now, lab.rules))
+        await self._lost_at(lab, 60 + lab.rules.timeout_check, Cause.TIMEOUT)
+        found, [attempt] = await lab.get(job), await lab.attempts(job)
+        assert (found.status, found.charged, attempt.outcome, attempt.cause) == (
+            Status.RETRYING,
+            1,
+            Outcome.TIMED_OUT,
+            "timeout",
+        )
+        assert attempt.error is not None
+        assert attempt.error.message == "the attempt reported nothing for 60 s"
 
     async def test_a_cancel_nobody_obeyed(self, lab: Lab) -> None:
         job = await lab.cancel(await lab.running(await lab.worker(), timeout=None))
@@ -102,7 +118,7 @@ class Sweeping(Part):
         lab.later(seconds - 0.000001)
         assert await lab.overdue() == []
         lab.now = deadline
-        [found] = await lab.engine.jobs.overdue(lab.now)
+        [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
         assert (found.alive, found.unnamed) == (True, 0)
         assert cause_of(found.job, lab.now, lab.rules, alive=True) is cause
         assert found.job == await lab.get(found.job)
@@ -117,7 +133,7 @@ class Sweeping(Part):
         await lab.held(other, "other")
         assert await lab.overdue() == []
         assert await lab.engine.workers.bury(worker, 0)
-        [found] = await lab.engine.jobs.overdue(lab.now)
+        [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
         assert found == Overdue(job, alive=False, heard_at=lab.now)
         lab.later(8 * 3600)  # no sweeper ran
         after = await lab.sweep(found)
@@ -131,7 +147,7 @@ class Sweeping(Part):
     async def test_jobs_of_a_worker_that_left_without_them(self, lab: Lab, worker: UUID) -> None:
         job = await lab.running(worker)
         await lab.engine.workers.retire(worker)
-        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=False, heard_at=lab.now)]
+        assert (await lab.engine.jobs.overdue(lab.now)).jobs == (Overdue(job, alive=False, heard_at=lab.now),)
 
     async def test_a_job_two_beats_did_not_name(self, lab: Lab, worker: UUID) -> None:
         job, named = await lab.running(worker, "one"), await lab.running(worker, "two")
@@ -141,7 +157,7 @@ class Sweeping(Part):
             alive = await lab.engine.workers.beat(worker, Beat(held=(named.id,)), lab.now)
             assert isinstance(alive, Alive)
             assert alive.unknown == (job,)
-        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=True, unnamed=2, heard_at=lab.now)]
+        assert (await lab.engine.jobs.overdue(lab.now)).jobs == (Overdue(job, alive=True, unnamed=2, heard_at=lab.now),)
         await lab.sweep(Overdue(job, unnamed=2))
         assert [one.cause for one in await lab.attempts(job)] == ["beat"]
         assert await lab.overdue() == []
@@ -164,7 +180,7 @@ class Sweeping(Part):
         lab.later(29.999999)
         assert await lab.overdue() == []
         lab.later(0.000001)
-        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job)]
+        assert (await lab.engine.jobs.overdue(lab.now)).jobs == (Overdue(job),)
         ended = await lab.sweep(Overdue(job))
         assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.EXPIRED)
         assert await lab.overdue() == []
@@ -175,6 +191,27 @@ class Sweeping(Part):
         await lab.finish(await lab.running(worker, "two", not_after=10), Failed(error=OOPS))
         lab.later(1000)
         assert await lab.overdue() == []
+
+    async def test_the_next_deadline_is_that_of_any_job(self, lab: Lab, worker: UUID) -> None:
+        async def next_at() -> datetime | None:
+            return (await lab.engine.jobs.overdue(lab.now)).next_at
+
+        assert await next_at() is None
+        await lab.running(worker, "endless", timeout=None)
+        await lab.stand(Status.COMPLETED, "done", not_after=1)
+        assert await next_at() is None
+        held = await lab.held(worker, "held")
+        assert await next_at() == held.act_by == lab.at(lab.rules.start)
+        late, scheduled = await lab.put(not_after=5), await lab.put(delay=60, not_after=10)
+        assert await next_at() == late.act_by == lab.at(5)
+        lab.now = lab.at(5)  # what has passed is not the next one, whether the sweeper was there or not
+        found = await lab.engine.jobs.overdue(lab.now)
+        assert (found.jobs, found.next_at) == ((Overdue(late),), scheduled.act_by)
+        await lab.sweep(Overdue(late))
+        await lab.cancel(scheduled)
+        assert await next_at() == held.act_by
+        await lab.finish(await lab.start(held), Snoozed(5))
+        assert await next_at() is None
 
     @pytest.mark.parametrize("status", sorted(ENDED))
     async def test_an_ended_job_is_nobodys_question(self, lab: Lab, status: Status) -> None:
@@ -189,7 +226,7 @@ class Sweeping(Part):
         lab.later(5)
         seen = set()
         for wanted in (3, 3, 1, 0):
-            found = await lab.engine.jobs.overdue(lab.now, 3)
+            found = (await lab.engine.jobs.overdue(lab.now, 3)).jobs
             assert len(found) == wanted
             for one in found:
                 await lab.do(actions.expire(one.job, lab.now))

@@ -88,7 +88,7 @@ class Telling(Part):
         await self.notified(lab)
         [held] = await lab.claim(await lab.worker(), tasks=("work",))
         job = await lab.start(held)
-        reported = execution.progress(job, lab.now, Progress(10.0, "soon"))
+        reported = execution.progress(job, lab.now, Progress(10.0, "soon"), lab.rules)
         assert reported.job.rev == job.rev + 1
         assert len(reported.inserts) == 1
         stamped = lab.stamp(reported)
@@ -102,10 +102,10 @@ class Telling(Part):
         [verdict] = await lab.apply(late)
         assert isinstance(verdict, Conflict)
         lab.later(4.9)
-        job = await lab.do(execution.progress(job, lab.now, Progress(20.0)))
+        job = await lab.do(execution.progress(job, lab.now, Progress(20.0), lab.rules))
         assert (job.rev, job.told) == (reported.job.rev, reported.job.told)
         lab.later(0.1)
-        job = await lab.do(execution.progress(job, lab.now, Progress(30.0)))
+        job = await lab.do(execution.progress(job, lab.now, Progress(30.0), lab.rules))
         assert job.rev == reported.job.rev + 1
         await lab.finish(job, Completed("1"))
         types = [type for target, type, _ in await self.deliveries(lab) if target == "wh_all"]

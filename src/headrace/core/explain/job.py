@@ -14,7 +14,7 @@ from headrace.core.explain.position import Position
 from headrace.core.explain.queued import explain_queued
 from headrace.core.explain.waiting import Relatives, blame, explain_waiting
 from headrace.core.job import Job
-from headrace.core.lifecycle.decision import expired, held_until, soonest
+from headrace.core.lifecycle.decision import expired, heartbeat_of, held_until, silent_from, soonest
 from headrace.core.lifecycle.liveness import told_silence
 from headrace.core.lifecycle.suspects import ALONE, level_of, told_suspect
 from headrace.core.limits.selection import Usage
@@ -179,6 +179,11 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, z
         yield Fact(
             "timed_out" if late else "deadline", f"{text} ({span(job.timeout_at, now)}).", {"at": job.timeout_at}
         )
+    if job.status is Status.RUNNING and (silent_at := silent_from(job, rules)) is not None:
+        late, seconds = silent_at <= now, heartbeat_of(job, remote=True)
+        text = f"It has reported nothing for {seconds:g} s" if late else f"It must report something every {seconds:g} s"
+        text += f": its time ran out at {moment(silent_at, zone)}" if late else f", next by {moment(silent_at, zone)}"
+        yield Fact("no_sign" if late else "sign_by", f"{text} ({span(silent_at, now)}).", {"at": silent_at})
 
 
 def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:

@@ -28,12 +28,17 @@ __all__ = [
     "dated",
     "ended",
     "expired",
+    "expires_soon",
+    "heartbeat_of",
     "held_until",
     "key_freed",
     "key_kept",
     "may_have_children",
     "over",
     "placed",
+    "running_until",
+    "signed_at",
+    "silent_from",
     "soonest",
     "tally_of_new",
 ]
@@ -226,6 +231,51 @@ def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:
     return patience if moment is None else min(moment, patience)
 
 
+def heartbeat_of(job: Job, *, remote: bool) -> float | None:
+    """Return within how many seconds a running job must give a sign; ``remote``: to a worker behind a hub."""
+    spec = job.spec
+    return spec.remote_heartbeat if remote and spec.heartbeat is None else spec.heartbeat
+
+
+def running_until(job: Job, started_at: datetime, sign_at: datetime, rules: Rules, *, remote: bool) -> datetime | None:
+    """Return when the sweeper must check a running job: after its timeout, or after its heartbeat since the last sign,
+    whichever is sooner; None: it has neither."""
+    timeout, heartbeat = job.spec.timeout, heartbeat_of(job, remote=remote)
+    ends = [] if timeout is None else [started_at + timedelta(seconds=timeout)]
+    if heartbeat is not None:
+        ends.append(sign_at + timedelta(seconds=heartbeat))
+    return min(ends) + timedelta(seconds=rules.timeout_check) if ends else None
+
+
+def signed_at(job: Job, rules: Rules) -> datetime | None:
+    """Return the moment from which the deadline of a running job was counted: its last sign on record if that is for
+    its heartbeat, otherwise its start."""
+    heartbeat, check = heartbeat_of(job, remote=True), timedelta(seconds=rules.timeout_check)
+    if heartbeat is None or job.act_by is None or job.started_at is None:
+        return job.started_at
+    if job.timeout_at is not None and job.act_by >= job.timeout_at + check:
+        return job.started_at
+    return max(job.started_at, job.act_by - check - timedelta(seconds=heartbeat))
+
+
+def silent_from(job: Job, rules: Rules) -> datetime | None:
+    """Return when a running job has timed out if no further sign comes, as far as signs are on record; None: never, or
+    not before its timeout."""
+    heartbeat, sign_at = heartbeat_of(job, remote=True), signed_at(job, rules)
+    if heartbeat is None or sign_at is None or job.act_by is None:
+        return None
+    ends = sign_at + timedelta(seconds=heartbeat)
+    return ends if job.act_by == ends + timedelta(seconds=rules.timeout_check) else None
+
+
 def expired(job: Job, now: datetime) -> bool:
     """Return whether it missed its last moment to be started for the first time."""
     return job.not_after is not None and job.first_started_at is None and job.not_after <= now
+
+
+def expires_soon(job: Job, rules: Rules) -> bool:
+    """Return whether a job that no worker holds may expire before the sweeper's next regular poll, so that the sweeper
+    needs a hint: it polls an idle store every second time only."""
+    if job.act_by is None or job.status in HELD:
+        return False
+    return (job.act_by - job.updated_at).total_seconds() < 2 * rules.beat

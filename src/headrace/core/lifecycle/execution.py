@@ -26,9 +26,11 @@ from headrace.core.lifecycle.decision import (
     close_uncharged,
     dated,
     ended,
+    heartbeat_of,
     key_freed,
     key_kept,
     over,
+    running_until,
     soonest,
 )
 from headrace.core.lifecycle.loss import lose
@@ -46,6 +48,7 @@ __all__ = [
     "prepare",
     "progress",
     "release",
+    "sign",
     "start",
     "start_may_wait",
     "start_or_release",
@@ -116,19 +119,22 @@ def _started(job: Job, at: datetime) -> dict[str, Any]:
     }
 
 
-def start(job: Job, now: datetime, rules: Rules) -> Change:
-    """The handler is being called."""
-    timeout = job.spec.timeout
-    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
-    fields = _started(job, now) | {"act_by": soonest(job, overdue, rules)}
+def start(job: Job, now: datetime, rules: Rules, *, remote: bool = False) -> Change:
+    """The handler is being called; ``remote``: by a worker behind a hub."""
+    began = _began(job, now)
+    fields = _started(job, now) | {
+        "act_by": soonest(job, running_until(job, began, began, rules, remote=remote), rules)
+    }
     return change(job, Verb.START, now, fields, owner=True)
 
 
-def start_or_release(job: Job, now: datetime, rules: Rules, *, gives_back: bool = False) -> Change | None:
+def start_or_release(
+    job: Job, now: datetime, rules: Rules, *, gives_back: bool = False, remote: bool = False
+) -> Change | None:
     """The start, or a hand-back in its place; None if the job is on record as running."""
     if job.status is Status.RUNNING:
         return None
-    return release(job, now) if gives_back else start(job, now, rules)
+    return release(job, now) if gives_back else start(job, now, rules, remote=remote)
 
 
 def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
@@ -145,10 +151,36 @@ def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
     return first and job.charged + 1 < job.spec.retry.max_attempts
 
 
-def progress(job: Job, now: datetime, report: Progress) -> Change:
-    """Record how far the handler is; the only change that keeps the rev, unless webhooks are notified of it."""
-    decided = change(job, Verb.PROGRESS, now, {"progress": report}, owner=True)
+def progress(job: Job, now: datetime, report: Progress, rules: Rules, *, remote: bool = False) -> Change:
+    """Record how far the handler is; the only change that keeps the rev, unless webhooks are notified of it.
+
+    Of a job with a heartbeat it is a sign, so its deadline is another.
+    """
+    fields: dict[str, Any] = {"progress": report}
+    if heartbeat_of(job, remote=remote) is not None:
+        fields["act_by"] = _sign_until(job, now, rules, remote=remote)
+    decided = change(job, Verb.PROGRESS, now, fields, owner=True)
     return decided if decided.inserts else replace(decided, job=replace(decided.job, rev=job.rev))
+
+
+def sign(job: Job, now: datetime, rules: Rules, *, remote: bool = False) -> Change | None:
+    """Record that the handler of a job with a heartbeat gave a sign at this moment, without a report of progress; None:
+    its deadline stays as it is.
+
+    It is a change of ``Verb.PROGRESS``, and no webhook is notified of it.
+    """
+    check(job, Verb.PROGRESS)
+    if heartbeat_of(job, remote=remote) is None:
+        return None
+    act_by = _sign_until(job, now, rules, remote=remote)
+    if act_by is None or (job.act_by is not None and act_by <= job.act_by):
+        return None
+    made = replace(job, updated_at=dated(job, now), act_by=act_by)
+    return Change(verb=Verb.PROGRESS, rev=job.rev, job=made, epoch=job.epoch, worker=job.worker)
+
+
+def _sign_until(job: Job, now: datetime, rules: Rules, *, remote: bool) -> datetime | None:
+    return soonest(job, running_until(job, job.started_at or now, now, rules, remote=remote), rules)
 
 
 def finish(

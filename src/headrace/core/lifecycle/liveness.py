@@ -27,6 +27,7 @@ __all__ = [
     "is_gone",
     "is_late",
     "patience",
+    "poll_in",
     "silent_since",
     "time_to_return",
     "told_silence",
@@ -95,13 +96,30 @@ def died_together(processes: Iterable[tuple[str, int]]) -> bool:
     return len(set(processes)) > 1
 
 
-def is_late(seen: Seen, rules: Rules) -> bool:
-    """Return whether a deadline that was seen as passed for so long counts: seen twice, half a beat apart.
+def is_late(seen: Seen, rules: Rules, steady: float = 0.0) -> bool:
+    """Return whether a deadline that was seen as passed for so long counts: seen twice, ``Rules.recheck`` apart if the
+    store had replied before, as shown by the ``steady`` seconds for which it has without a gap; else half a beat apart.
 
     A store that was frozen past the deadline also kept the worker from writing. So the worker gets time to do so before
-    its job is taken away.
+    its job is taken away. A write that failed is repeated within two seconds, which polls before, at and after a
+    deadline span.
     """
-    return seen.looks > 1 and seen.seconds >= rules.beat / 2
+    apart = rules.recheck if steady - seen.seconds >= rules.recheck / 2 else rules.beat / 2
+    return seen.looks > 1 and seen.seconds >= apart
+
+
+def poll_in(next_in: float | None, rules: Rules, *, unsettled: bool) -> float:
+    """Return in how many seconds the sweeper polls for deadlines; infinite: when it does so anyway.
+
+    ``next_in``: seconds until the next deadline; ``unsettled``: whether one has passed that does not count yet. The
+    first poll comes before the deadline: it shows that the store replies (``is_late``).
+    """
+    if unsettled:
+        return rules.recheck
+    if next_in is None:
+        return float("inf")
+    early = next_in - rules.recheck
+    return max(rules.recheck / 2, early if early > 0 else next_in)
 
 
 def is_certain(cause: Cause | None) -> bool:

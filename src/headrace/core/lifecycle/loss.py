@@ -11,20 +11,18 @@ from headrace.core.attempt import ErrorInfo, Failed, TimedOut
 from headrace.core.change import Change, KeyEffect
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.decision import LOOSE, again, change, close, ended, key_freed, over
-from headrace.core.lifecycle.retry import error_names
+from headrace.core.lifecycle.decision import LOOSE, again, change, close, ended, heartbeat_of, key_freed, over
 from headrace.core.lifecycle.suspects import is_spared
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
 from headrace.core.times import length, utc
 
-__all__ = ["SAID", "TIMED_OUT", "lose", "reported", "timeout_error"]
+__all__ = ["SAID", "lose", "reported", "timeout_error"]
 
 _LOST = {
     Cause.LEASE: "the worker is dead",
     Cause.BEAT: "the worker no longer names this job as held",
     Cause.ACCEPT_BY: "the worker did not accept in time",
     Cause.START_BY: "the worker did not start in time",
-    Cause.TIMEOUT: "the attempt ran out of time",
     Cause.CANCEL: "the handler did not stop within the grace of a cancel",
 }
 
@@ -33,9 +31,6 @@ _FIRST_DEATH_DELAY_SECONDS = 0.2
 
 The jobs that it ran come back one by one within this time. After a second death the policy's backoff applies.
 """
-
-TIMED_OUT = (*error_names(TimeoutError), "Timeout")
-"""The names of a timeout in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
 
 SAID = "error"
 """The detail of a timeout with the error of the worker, which reported it as a failure."""
@@ -89,10 +84,19 @@ def lose(
     return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
 
 
-def timeout_error(job: Job) -> ErrorInfo:
-    """Return the error of an attempt that ran out of time."""
-    text = _LOST[Cause.TIMEOUT]
+def timeout_error(job: Job, heartbeat: float | None = None) -> ErrorInfo:
+    """Return the error of an attempt that ran out of time; ``heartbeat``: the seconds in which it gave no sign, if that
+    is why."""
+    if heartbeat is not None:
+        return ErrorInfo("Timeout", f"the attempt reported nothing for {heartbeat:g} s")
+    text = "the attempt ran out of time"
     return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
+
+
+def _overdue_error(job: Job, now: datetime) -> ErrorInfo:
+    """Return the error of an attempt that the sweeper ends: that of its heartbeat, unless its time is over as well."""
+    late = job.timeout_at is not None and job.timeout_at <= now
+    return timeout_error(job, None if late else heartbeat_of(job, remote=True))
 
 
 def reported(job: Job, failed: Failed, now: datetime, rules: Rules) -> Failed | TimedOut:
@@ -110,7 +114,7 @@ def reported(job: Job, failed: Failed, now: datetime, rules: Rules) -> Failed | 
 def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:
     """Return the error of a lost attempt: why it was lost, in words."""
     if cause is Cause.TIMEOUT:
-        return timeout_error(job)
+        return _overdue_error(job, now)
     text = _LOST[cause]
     silent = 0.0 if heard_at is None else max(0.0, (now - heard_at).total_seconds())
     # Maybe no process was there to bury it: then its silence made it miss whatever it missed.
@@ -140,7 +144,7 @@ def _lose_started(
     if spared:
         message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
         error = replace(error, message=message, details={**(error.details or {}), "charged": False})
-    objection = policy.objection(TIMED_OUT) if timed_out else None
+    objection = policy.timeout_objection() if timed_out else None
     if objection is not None and charged < policy.max_attempts and job.cancel_requested_at is None:
         error = replace(error, message=f"{error.message}; not retried: {objection}")
     outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST

@@ -27,6 +27,10 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
     return tuple(names)
 
 
+_TIMEOUT_NAMES = (*error_names(TimeoutError), "Timeout", "TIMEOUT")
+"""The names of a timeout in ``give_up_on``: also the type of its error, and the status of the EmProps page."""
+
+
 def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
     if isinstance(errors, str) or not isinstance(errors, Sequence):
         raise ConfigError(f"{what} must be a sequence of exception classes or names, not {shown(errors)}")
@@ -159,18 +163,25 @@ class Retry(_Called):
                 whole = self.cap
         return whole * (0.5 + chance / 2) if self.jitter or jitter else whole
 
-    def retries(self, charged: int, names: Sequence[str]) -> bool:
-        """Return whether an error with these class names is retried, by a job with so many charged attempts before."""
-        return charged + 1 < self.max_attempts and self.allows(names)
-
     def allows(self, names: Sequence[str]) -> bool:
         """Return whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
         return self.objection(names) is None
 
     def objection(self, names: Sequence[str]) -> str | None:
         """Return why an error with these class names, its own first, may not be retried, in words; None: it may."""
-        if (named := next((name for name in names if name in self.give_up_on), None)) is not None:
-            return f"give_up_on names {named.removeprefix('builtins.')}"
+        if (given_up := self._given_up(names)) is not None:
+            return given_up
         if not self.retry_on or any(name in self.retry_on for name in names):
             return None
         return f"retry_on does not name {names[0] if names else 'it'}"
+
+    def timeout_objection(self) -> str | None:
+        """Return why a timeout may not be retried, in words; None: it may.
+
+        ``retry_on`` decides about errors of the handler, and a timeout is none: only ``give_up_on`` rules it out.
+        """
+        return self._given_up(_TIMEOUT_NAMES)
+
+    def _given_up(self, names: Sequence[str]) -> str | None:
+        named = next((name for name in names if name in self.give_up_on), None)
+        return None if named is None else f"give_up_on names {named.removeprefix('builtins.')}"

@@ -10,7 +10,7 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import expire
 from headrace.core.lifecycle.clock_steps import ClockStep, extended
-from headrace.core.lifecycle.decision import expired, soonest
+from headrace.core.lifecycle.decision import expired, signed_at, soonest
 from headrace.core.lifecycle.loss import lose
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.status import Cause, Status, Verb
@@ -42,7 +42,7 @@ def cause_of(
         return Cause.CANCEL
     if patience is not None and patience <= job.act_by:
         return None  # its own deadline is later still
-    began = job.started_at if job.status is Status.RUNNING else job.assigned_at
+    began = signed_at(job, rules) if job.status is Status.RUNNING else job.assigned_at
     return _DEADLINE[job.status] if extended(job.act_by, began, steps) <= now else None
 
 

@@ -79,6 +79,11 @@ class Index:
         for at in range(self._front, bisect_left(self._entries, sort, lo=self._front, key=lambda entry: entry[0])):
             yield self._entries[at][1]
 
+    def after(self, bound: Any) -> Sort | None:
+        """Return the smallest key that begins with something greater than the bound."""
+        at = bisect_right(self._entries, bound, lo=self._front, key=lambda entry: entry[0][0])
+        return self._entries[at][0] if at < len(self._entries) else None
+
     def last(self) -> Iterator[tuple[Sort, UUID]]:
         """Yield all from the greatest key down."""
         for at in range(len(self._entries) - 1, self._front - 1, -1):

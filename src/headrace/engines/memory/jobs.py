@@ -17,7 +17,7 @@ from headrace.core.limits.rate import micros
 from headrace.core.limits.selection import Dealt, QueuedEntry, forgets, lapses, refusal, select_jobs
 from headrace.core.matching.customers import turn_of
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, OverdueJobs, Refused
 from headrace.engines.memory.job_table import Index
 from headrace.engines.memory.state import Role, State
 from headrace.engines.validation import refuse_changes, refuse_jobs
@@ -91,14 +91,16 @@ class Jobs(Role):
         with self._state() as state:
             return state.table.realign(limit)
 
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> OverdueJobs:
         with self._state() as state:
             table = state.table
             found = dict.fromkeys(table.watched.upto(now))
             for worker, held in table.held.items():
                 alive = state.is_alive(worker)
                 found |= dict.fromkeys(id for id, unnamed in held.items() if not alive or unnamed >= _UNNAMED)
-            return [_overdue(state, table.records[id]) for id in islice(found, limit)]
+            jobs = tuple(_overdue(state, table.records[id]) for id in islice(found, limit))
+            following = table.watched.after(now)
+            return OverdueJobs(jobs, None if following is None else following[0])
 
     async def delete(
         self,

@@ -279,8 +279,8 @@ _JOB = (
 )
 
 
-REPORTED = ("updated_at", "progress")
-"""The columns that a report of progress writes."""
+REPORTED = ("updated_at", "act_by", "progress")
+"""The columns that a report of progress writes; the deadline moves only if the job has a heartbeat."""
 
 
 def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:

@@ -32,6 +32,7 @@ LETTERS = {
     Topic.PROGRESS: "p",
     Topic.ENTRIES: "n",
     Topic.SETTINGS: "s",
+    Topic.DEADLINE: "d",
     Topic.CHANGED: "h",
 }
 """The letter in the name of a socket for each topic with a listener there."""

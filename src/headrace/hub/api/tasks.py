@@ -42,6 +42,7 @@ _VIEW = {
     },
     "here": False,
     "retention": None,
+    "heartbeat": 60.0,
 }
 
 OPERATIONS = (

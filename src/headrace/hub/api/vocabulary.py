@@ -24,6 +24,8 @@ from headrace.core.defaults import (
     MAX_NAME_CHARACTERS,
     MAX_TAG_CHARACTERS,
     MAX_TAGS,
+    MIN_HEARTBEAT_SECONDS,
+    PAGE_HEARTBEAT_SECONDS,
 )
 from headrace.core.job import AfterWhen, Job, OnDuplicate, OnParentFailure
 from headrace.core.lifecycle.retry import Retry
@@ -120,6 +122,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     request_key: Key | UnsetType | None = UNSET
     retry: RetryBody | UnsetType = UNSET
     timeout: Longer | UnsetType | None = UNSET
+    heartbeat: Annotated[float, Meta(ge=MIN_HEARTBEAT_SECONDS, le=MAX_DURATION_SECONDS)] | UnsetType | None = UNSET
     retention: Span | KeptBody | UnsetType = UNSET
     tags: (
         Annotated[
@@ -161,7 +164,7 @@ _PLAIN = {"task", "payload"}
 _OPTIONS = frozenset(
     (
         "queue", "priority", "delay", "not_before", "not_after", "dedup", "dedup_for", "on_duplicate", "request_key",
-        "timeout", "tags", "metadata", "requires", "customer", "concurrency_key", "after", "after_when",
+        "timeout", "heartbeat", "tags", "metadata", "requires", "customer", "concurrency_key", "after", "after_when",
         "on_parent_failure", "trace", "webhook",
     )
 )  # fmt: skip
@@ -205,6 +208,8 @@ def submission_of(body: SubmitBody, key: str | None = None, words: Vocabulary | 
     if body.retention is not UNSET:
         kept = body.retention
         options["retention"] = _given(kept) if isinstance(kept, KeptBody) else kept
+    if body.type is not UNSET and body.heartbeat is UNSET:
+        options["remote_heartbeat"] = PAGE_HEARTBEAT_SECONDS
     policy = {} if body.retry is UNSET else _given(body.retry)
     if not said.keys().isdisjoint(_OTHERS):
         _translate(body, options, policy)

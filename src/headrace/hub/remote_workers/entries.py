@@ -75,7 +75,10 @@ async def _append(held: HeldJob, entries: Sequence[Entry]) -> None:
 async def job_log(peer: Peer, given: JobLog) -> LogAcknowledged:
     """Keep lines of the log of this attempt, as many as the log of an attempt may have."""
     with _taking(peer, [one.message for one in given.lines]):
-        return await _lines(await peer.held(given), given)
+        held = await peer.held(given)
+        answer = await _lines(held, given)
+    await held.signed()
+    return answer
 
 
 async def _lines(held: HeldJob, given: JobLog) -> LogAcknowledged:
@@ -99,7 +102,10 @@ async def job_items(peer: Peer, given: JobItems) -> ItemsAcknowledged:
     """Keep items of the stream; the first of a later attempt begins it anew, unless it goes on behind earlier ones."""
     texts = [encode_value(ANY, item, f"items[{number}]") for number, item in enumerate(given.items)]
     with _taking(peer, texts):
-        return await _items(await peer.held(given), given, texts)
+        held = await peer.held(given)
+        answer = await _items(held, given, texts)
+    await held.signed()
+    return answer
 
 
 async def _items(held: HeldJob, given: JobItems, texts: Sequence[str]) -> ItemsAcknowledged:
@@ -118,7 +124,10 @@ async def job_step(peer: Peer, given: JobStep) -> StepResult:
     checked_name(given.name, "a step's name, the same in every attempt,", MAX_KEY_CHARACTERS)
     text = None if given.result is UNSET else encode_value(ANY, given.result, f"step {given.name!r}")
     with _taking(peer, [text or ""]):
-        return await _step(await peer.held(given), given, text)
+        held = await peer.held(given)
+        answer = await _step(held, given, text)
+    await held.signed()
+    return answer
 
 
 async def _step(held: HeldJob, given: JobStep, text: str | None) -> StepResult:

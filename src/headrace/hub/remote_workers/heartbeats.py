@@ -18,7 +18,8 @@ from headrace.core.query import Filter
 from headrace.core.status import HELD
 from headrace.engine import Alive, Beat, Dead
 from headrace.engine.values import MAX_BATCH
-from headrace.errors import EngineError, StoreLost
+from headrace.errors import EngineError, StoreLost, TransitionRefused
+from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.messages import CancelJob, HeartbeatAcknowledged
 from headrace.hub.remote_workers.remote_worker import RemoteWorker
 
@@ -116,6 +117,7 @@ class Beats:
                 await self._notify_cancelled()
                 await self._fleet.leaving.look(self._settings_rev)
                 self._notify_late()
+                await self._write_signs()
                 since = self._fleet.monotonic() - last
                 if since >= (min(MIN_BEAT_SECONDS, self.every / 4) if self._asked else self.every / _BEATS_PER_SILENCE):
                     last = self._fleet.monotonic()
@@ -286,6 +288,13 @@ class Beats:
         for worker in self._fleet.workers.values():
             if worker.link is not None and worker.held:
                 self._notify(worker)
+
+    async def _write_signs(self) -> None:
+        """Write the signs of jobs with a heartbeat that came too soon after others."""
+        held = [one for worker in self._fleet.workers.values() for one in worker.held.values() if one.sign_due]
+        for answer in await asyncio.gather(*(one.write_sign() for one in held), return_exceptions=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, LeaseLost | TransitionRefused):
+                raise answer
 
     def _forget(self) -> None:
         """Forget workers that are not heard here any more: they are dead, or behind another hub."""

@@ -11,10 +11,12 @@ from uuid import UUID
 from headrace.core.attempt import Attempt, Ending, Progress
 from headrace.core.change import Change, WasStale
 from headrace.core.job import Job
-from headrace.core.lifecycle.execution import finish, progress, start_or_release
+from headrace.core.lifecycle.decision import heartbeat_of
+from headrace.core.lifecycle.execution import finish, progress, sign, start_or_release
 from headrace.core.status import Status
 from headrace.runtime.writes.decision import Decide, write_decision
 from headrace.runtime.writes.writer import Writer
+from headrace.worker.execution.signs import SignThrottle
 from headrace.worker.execution.writers import ReportThrottle
 
 __all__ = ["HeldJob", "LeaseLost"]
@@ -46,6 +48,8 @@ class HeldJob:
         self.ending = False
         """Whether the worker has sent how it ended."""
         self._reports = ReportThrottle()
+        heartbeat = heartbeat_of(job, remote=True)
+        self._signs = None if heartbeat is None else SignThrottle(heartbeat, self.since)
         self.stop_sent = False
         """Whether the worker was sent a request to stop."""
         self.writer = writer
@@ -95,7 +99,7 @@ class HeldJob:
 
         def decide(job: Job, now: datetime) -> Change | None:
             late = self.begin_by is not None and self.writer.host.clock.monotonic() > self.begin_by
-            return start_or_release(job, now, self.writer.engine.rules, gives_back=late)
+            return start_or_release(job, now, self.writer.engine.rules, gives_back=late, remote=True)
 
         job = await self.written(decide)
         if job.status is not Status.RUNNING:
@@ -109,13 +113,41 @@ class HeldJob:
 
     async def report(self, report: Progress) -> None:
         """Record the progress of the job: the newest report, not too often, and none once the end is known."""
-        clock, self._reports.newest = self.writer.host.clock, report
+        clock, rules, self._reports.newest = self.writer.host.clock, self.writer.engine.rules, report
+        if self._signs is not None:
+            self._signs.last_at = clock.monotonic()
         if (wait := self._reports.wait(clock.monotonic())) > 0:
             await self.writer.host.sleep(wait)
         async with self.lock:
             if not self.ending and (newest := self._reports.take(clock.monotonic())) is not None:
                 await self.started()
-                await self.written(lambda job, now: progress(job, now, newest))
+                if self._signs is not None:
+                    self._signs.written(clock.monotonic())
+                await self.written(lambda job, now: progress(job, now, newest, rules, remote=True))
+
+    async def signed(self) -> None:
+        """Note that the worker said something of the job: it is written at once, or as soon as it may be."""
+        if self._signs is not None:
+            self._signs.last_at = self.writer.host.clock.monotonic()
+            if self.sign_due:
+                await self.write_sign()
+
+    @property
+    def sign_due(self) -> bool:
+        """Whether a sign is to be written now, if the job is on record as running."""
+        signs = self._signs
+        return signs is not None and signs.is_unwritten and signs.wait(self.writer.host.clock.monotonic()) <= 0
+
+    async def write_sign(self) -> None:
+        """Write the last sign; :raises LeaseLost: the worker holds the job no longer"""
+        signs, clock, rules = self._signs, self.writer.host.clock, self.writer.engine.rules
+        async with self.lock:
+            if signs is None or self.ending or not self.sign_due or self.job.status is not Status.RUNNING:
+                return
+            monotonic = clock.monotonic()
+            at = clock.now() - timedelta(seconds=monotonic - signs.last_at)
+            signs.written(monotonic)
+            await self.written(lambda job, _: sign(job, at, rules, remote=True))
 
     async def finish(
         self, ends: Callable[[Job, datetime], Ending], took: float | None, *, starts: bool

@@ -251,6 +251,8 @@ class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     customer_id: str | None
     timeout: float | None
     """Seconds that the attempt may take; null: no limit."""
+    heartbeat: float | None
+    """Seconds within which the worker must say something of the job, such as its progress; null: it need not."""
     items: int = 0
     """Items that earlier attempts have left."""
     token: str | None = None

@@ -103,6 +103,7 @@ WORK: tuple[WorkMessage, ...] = (
             "queue": "default",
             "customer_id": "customer-123",
             "timeout": 900.0,
+            "heartbeat": 60.0,
         },
         refuses=(409, 410),
         waits=True,

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from headrace.core.auth.tokens import JobLease
 from headrace.core.entry import Kind
+from headrace.core.lifecycle.decision import heartbeat_of
 from headrace.core.matching.capabilities import Capabilities, capabilities_of
 from headrace.core.validation import checked_name
 from headrace.http.problems import Fault, Problem
@@ -53,6 +54,7 @@ async def assigned(peer: Peer, worker: RemoteWorker, held: HeldJob, token: str |
         queue=job.queue,
         customer_id=job.customer,
         timeout=job.timeout,
+        heartbeat=heartbeat_of(job, remote=True),
         items=items,
         token=token,
     )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job, Spec
+from headrace.core.lifecycle.decision import expires_soon
 from headrace.engine import Companions, Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
@@ -348,16 +349,21 @@ class Inserts:
             done(answer)  # first, so that nothing that happens to the hint keeps the batcher waiting
             if isinstance(answer, Inserted):
                 self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
+                if job.act_by is not None and expires_soon(job, self.engine.rules):
+                    self.engine.bus.send(Hint(Topic.DEADLINE))
 
         assert self._short is not None
         return self._short(job, job.updated_at, over)  # it was made just now
 
     def _tell_ready(self, jobs: Iterable[Job]) -> None:
         # A waiting fetcher also needs a hint of a deferred job: it may fall due before the next poll.
-        queues, waiting = set[str](), False
+        queues, waiting, expiring = set[str](), False, False
         for job in jobs:
             queues.add(job.spec.queue)
             waiting = waiting or job.waits > 0
+            expiring = expiring or (job.act_by is not None and expires_soon(job, self.engine.rules))
         self.engine.bus.send(Hint(Topic.READY, tuple(queues)))
+        if expiring:
+            self.engine.bus.send(Hint(Topic.DEADLINE))
         if waiting:
             self._follow()  # those waited for may have ended already

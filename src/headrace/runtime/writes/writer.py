@@ -17,6 +17,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Note, Verdict, WasStale
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
+from headrace.core.lifecycle.decision import expires_soon
 from headrace.core.status import Status, Verb
 from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
@@ -216,10 +217,15 @@ class Writer:
                     for follow in followers:
                         follow(job)
             elif job.status is Status.QUEUED or change.verb in _TIMED:
-                hints.setdefault(Topic.READY, set()).add(job.queue)
+                self._hint_ready(job, hints)
             elif change.verb is Verb.CANCEL:
                 hints.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):
                 hints.setdefault(Topic.PROGRESS, set()).add(str(job.id))
         for topic, names in hints.items():
             bus.send(Hint(topic, tuple(names)))
+
+    def _hint_ready(self, job: Job, hints: dict[Topic, set[str]]) -> None:
+        hints.setdefault(Topic.READY, set()).add(job.queue)
+        if job.act_by is not None and expires_soon(job, self.engine.rules):
+            hints[Topic.DEADLINE] = set()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from headrace.core.attempt import Failed, TimedOut
 from headrace.core.job import Job
-from headrace.core.lifecycle.loss import TIMED_OUT
+from headrace.core.lifecycle.loss import timeout_error
 from headrace.core.times import seconds
 from headrace.errors import HandlerFailed
 from headrace.logs import labels, name_of
@@ -26,7 +25,7 @@ def timed(ending: Failed, handler: Handler, job: Job, error: BaseException | Non
         return ending
     # The function takes an Exception; what is none, or was raised out of its reach, is described by its name.
     given = error if isinstance(error, Exception) else HandlerFailed(ending, ending.error)
-    delay = _asked(handler, job, given, ending.names)
+    delay = _asked(handler, job, given) if job.spec.retry.allows(ending.names) else None
     return ending if delay is None else replace(ending, delay=delay)
 
 
@@ -34,16 +33,15 @@ def timed_out(ending: TimedOut, handler: Handler, job: Job) -> TimedOut:
     """The same for an attempt that ran out of time."""
     if not job.spec.retry.by_function:
         return ending
-    limit = "" if job.spec.timeout is None else f" ({job.spec.timeout:g} s)"
-    error = TimeoutError(f"the attempt ran out of time{limit}")
-    delay = _asked(handler, job, error, TIMED_OUT)
+    error = TimeoutError((ending.error or timeout_error(job)).message)
+    delay = _asked(handler, job, error) if job.spec.retry.timeout_objection() is None else None
     return ending if delay is None else replace(ending, delay=delay)
 
 
-def _asked(handler: Handler, job: Job, error: Exception, names: Sequence[str]) -> float | None:
+def _asked(handler: Handler, job: Job, error: Exception) -> float | None:
     """Seconds until the next attempt; None if there will be none, or the function does not say."""
     fn, policy = handler.policy.retry.function, job.spec.retry
-    if fn is None or not policy.retries(job.charged, names):
+    if fn is None or job.charged + 1 >= policy.max_attempts:
         return None
     try:
         delay = fn(job.charged + 1, error)

@@ -120,10 +120,11 @@ class BulkCall:
 
     async def _stop_if_nobody_stays(self, ctx: Context) -> None:
         """Stop one job. The call goes on for the others; if there are none, its end is awaited as that of any handler.
-        The timeout of the whole call is the shortest of its jobs."""
+        The timeout of the whole call is the shortest of its jobs, and so is the heartbeat."""
         if ctx.stopping == "timed_out":
+            late = cast("Run", ctx._caller).late
             for run in list(self._live):
-                run.stop("timed_out")
+                run.stop("timed_out", late)
         if self._task is None or self._ctx is None or not self._nobody_stays():
             return
         if not self._stopped:
@@ -223,6 +224,10 @@ class _AllJobs(Caller):
     def log(self, data: str) -> None:
         for caller in self._callers:
             caller.log(data)
+
+    def sign(self) -> None:
+        for caller in self._callers:
+            caller.sign()
 
     def entry_writer(self) -> EntryWriter | None:
         raise NotSupported("a bulk handler runs many jobs at once: durable steps and streams belong to one")

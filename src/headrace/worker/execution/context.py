@@ -83,6 +83,9 @@ class Caller:
     def log(self, data: str) -> None:
         """Add a line to the log of the job."""
 
+    def sign(self) -> None:
+        """Note that the handler is at work."""
+
     def begins_within(self) -> float | None:
         """How many seconds are left to call the handler, below 0 none; None: it may be called whenever that is."""
         return None
@@ -210,6 +213,11 @@ class Context:
                 details=None if details is None else progress_details(details, "details"),
             )
         self._caller.report(report.cut())
+
+    def heartbeat(self) -> None:
+        """Say that the handler is at work, so that a job with a ``heartbeat`` does not time out; cheap to call often,
+        from any thread, and in a child process. Progress, lines of the log, items and steps say it as well."""
+        self._caller.sign()
 
     def check(self) -> None:
         """Stop here if the run should stop: how a thread or process handler co-operates;

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.attempt import Ending, ErrorInfo, Failed, Progress, Released, TimedOut
 from headrace.core.job import Job
+from headrace.core.lifecycle.loss import timeout_error
 from headrace.core.status import Status
 from headrace.logs import labels
 from headrace.worker.execution.backoff import timed, timed_out
@@ -21,6 +22,7 @@ from headrace.worker.execution.completion import Completion
 from headrace.worker.execution.context import Caller, Context, Stopping
 from headrace.worker.execution.errors import is_passing, message_of
 from headrace.worker.execution.resources import Resource
+from headrace.worker.execution.signs import Signs, SignThrottle
 from headrace.worker.execution.tracing import timed_out_in
 from headrace.worker.execution.writers import EntryWriter, ProgressWriter
 from headrace.worker.owned_job import OwnedJob
@@ -61,6 +63,7 @@ class Run(Caller):
         "_leaving",
         "_now",
         "_progress",
+        "_signs",
         "_slots",
         "_time_taken",
         "_time_up_at",
@@ -68,6 +71,7 @@ class Run(Caller):
         "_why",
         "began",
         "bulk_call",
+        "late",
         "own_slot",
         "owned",
         "since",
@@ -97,7 +101,11 @@ class Run(Caller):
         self._leaving: tuple[Ending, asyncio.Task[None]] | None = None
         self._entry_writer: EntryWriter | None = None
         self._progress: ProgressWriter | None = None
-        self._timers: tuple[asyncio.TimerHandle, ...] = ()
+        self._signs: Signs | None = None
+        """Those of a job with a heartbeat, while its handler is called."""
+        self.late: ErrorInfo | None = None
+        """How it timed out, if not by its timeout."""
+        self._timers: tuple[asyncio.TimerHandle | Signs, ...] = ()
         self._time_up_at = inf
         self._time_taken: float | None = None
 
@@ -131,7 +139,7 @@ class Run(Caller):
             job = owned.job
             attempt = job.attempt if job.status is _RUNNING else job.attempt + 1
             self._ctx = Context(job, attempt, owned.started_at, self)
-            self._set_time(job.spec.timeout)
+            self._set_time(job)
             self._calling = True
             try:
                 if owned.handler.direct:
@@ -139,7 +147,7 @@ class Run(Caller):
                 else:
                     ending = await call(owned.handler, self._ctx, job, slots.threads, slots.children)
                 if self._why == "timed_out":
-                    ending = TimedOut()
+                    ending = TimedOut(self.late)
             except asyncio.CancelledError:
                 ending = self._cancelled()
             self._calling = False
@@ -224,12 +232,12 @@ class Run(Caller):
 
     def timed_out(self) -> TimedOut:
         """The ending of a run that is out of time."""
-        return timed_out_in(self._ctx, TimedOut())
+        return timed_out_in(self._ctx, TimedOut(self.late))
 
     def _cancelled(self) -> Ending:
         if self._why is not None:
             self.task.uncancel()
-            return TimedOut() if self._why == "timed_out" else Released()
+            return TimedOut(self.late) if self._why == "timed_out" else Released()
         keeper = self._slots.keeper
         if self.task.cancelling() and keeper is not None and keeper.cancelling():
             return Released()  # the loop is ending, and everything on it is cancelled
@@ -237,8 +245,13 @@ class Run(Caller):
         ending = Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
         return timed(ending, self.owned.handler, self.owned.job)
 
-    def _set_time(self, timeout: float | None) -> None:
-        """Arrange that the handler is stopped at its timeout: by a timer if that is soon, otherwise by ``tick``."""
+    def _set_time(self, job: Job) -> None:
+        """Arrange that the handler is stopped at its timeout, or when it gives no sign for its heartbeat: by a timer if
+        that is soon, otherwise by ``tick``."""
+        timeout, heartbeat = job.spec.timeout, job.spec.heartbeat
+        if heartbeat is not None:
+            self._signs = Signs(self.owned, self._loop, heartbeat, self._miss_signs)
+            self._timers += (self._signs,)
         if timeout is None:
             return
         if timeout <= OWN_TIMER_SECONDS:
@@ -246,24 +259,37 @@ class Run(Caller):
         else:
             self._time_up_at = self.began + timeout
 
+    def _miss_signs(self) -> None:
+        job = self.owned.job
+        self.stop("timed_out", timeout_error(job, job.spec.heartbeat))
+
+    @property
+    def signs(self) -> SignThrottle | None:
+        """The signs of a job with a heartbeat, while its handler is called."""
+        return None if self._signs is None else self._signs.throttle
+
     def tick(self, monotonic: float) -> None:
-        """Stop the handler if its time is up; settle a transaction that has its job, if that is over."""
+        """Stop the handler if its time is up, or it gives no sign; settle a transaction that has its job, if that is
+        over."""
         if monotonic >= self._time_up_at:
             self.stop("timed_out")
+        if self._signs is not None:
+            self._signs.tick()
         if self._completing is not None:
             self._completing.tick()
 
     # -- being stopped
 
-    def stop(self, why: Stopping) -> None:
-        """Stop the handler: cancel a coroutine, signal and then kill a child process, only signal a thread."""
+    def stop(self, why: Stopping, late: ErrorInfo | None = None) -> None:
+        """Stop the handler: cancel a coroutine, signal and then kill a child process, only signal a thread. ``late``:
+        how it timed out, if not by its timeout."""
         if self._why is not None:
             return
-        self._why = why
+        self._why, self.late = why, late
         if self._ctx is None or not self._calling:
             return  # the handler was not called yet, and will not be
         self._ctx.stopping = why
-        over: Ending = TimedOut() if why == "timed_out" else Released()
+        over: Ending = TimedOut(late) if why == "timed_out" else Released()
         mode = self.owned.handler.mode
         timeout = self._slots.cancel_grace if why == "cancelled" else STOP_TIMEOUT_SECONDS
         if mode == "async":
@@ -318,7 +344,8 @@ class Run(Caller):
         with _making:
             if self._entry_writer is None:
                 attempt = 0 if self._ctx is None else self._ctx.attempt
-                self._entry_writer = EntryWriter(self.owned.writer, attempt, self._on_record, self._loop)
+                added = None if self._signs is None else self._signs.give
+                self._entry_writer = EntryWriter(self.owned.writer, attempt, self._on_record, self._loop, added)
             return self._entry_writer
 
     async def _on_record(self) -> Job | None:
@@ -327,6 +354,7 @@ class Run(Caller):
     def log(self, data: str) -> None:
         """Add a line to the log of the job, as long as the attempt lasts."""
         if self._calling and self.owned.ending is None:
+            self.sign()  # also if the log is full
             self.entry_writer().log(data)
 
     def acted(self) -> None:
@@ -341,8 +369,15 @@ class Run(Caller):
         """Write the progress of the handler."""
         with _making:
             if self._progress is None:
-                self._progress = ProgressWriter(self.owned, self._loop)
+                self._progress = ProgressWriter(self.owned, self._loop, self.signs)
+        if self._signs is not None:
+            self._signs.note()
         self._progress.report(report)
+
+    def sign(self) -> None:
+        """Keep the job from timing out for its heartbeat."""
+        if (signs := self._signs) is not None:
+            signs.give()
 
     async def flush(self) -> None:
         """Wait until all progress reported so far is stored."""

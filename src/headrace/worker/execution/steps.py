@@ -33,6 +33,7 @@ async def run_step(
     if writer is None:
         return (await _call(ctx, fn, args, kwargs))[0]
     ctx.check()
+    ctx.heartbeat()
     text = await on_loop(writer.loop, _begin(writer, ctx, name))
     codec = _codec(fn)
     if text is None:
@@ -57,6 +58,7 @@ def run_step_blocking(
     if writer is None:
         return fn(*args, **kwargs)
     ctx.check()
+    ctx.heartbeat()
     text = wait_on_loop(writer.loop, _begin(writer, ctx, name), "ctx.step")
     codec = _codec(fn)
     if text is None:

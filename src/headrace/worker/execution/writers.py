@@ -20,6 +20,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.execution import progress
 from headrace.errors import HeadraceError, Stopped
 from headrace.runtime.writes.writer import Writer
+from headrace.worker.execution.signs import SignThrottle
 from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["EntryWriter", "ProgressWriter", "ReportThrottle", "Started"]
@@ -38,10 +39,18 @@ Started = Callable[[], Awaitable[Job | None]]
 class EntryWriter:
     """Writes the entries of one run, on the loop of its worker."""
 
-    def __init__(self, writer: Writer, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:
-        """May be made on any thread; what it does, unless it says otherwise, it does on the loop."""
+    def __init__(
+        self,
+        writer: Writer,
+        attempt: int,
+        started: Started,
+        loop: asyncio.AbstractEventLoop,
+        added: Callable[[], None] | None = None,
+    ) -> None:
+        """May be made on any thread; what it does, unless it says otherwise, it does on the loop. ``added`` is called
+        with each entry."""
         self.writer, self.attempt, self.loop = writer, attempt, loop
-        self._started = started
+        self._started, self._added = started, added
         self._numbers = dict.fromkeys(Kind, 0)
         self._lines: deque[tuple[str, datetime]] = deque()
         self._logged = self._dropped = 0
@@ -79,6 +88,8 @@ class EntryWriter:
     def _take(self, entry: Entry) -> None:
         if self._error is not None:
             return
+        if self._added is not None:
+            self._added()
         self._waiting.append(entry)
         self._bytes += len(entry.data)
         if self._writing is None:
@@ -193,8 +204,9 @@ class ReportThrottle:
 class ProgressWriter:
     """Writes what one run reports of its progress."""
 
-    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop) -> None:
-        self._owned, self._loop = owned, loop
+    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, signs: SignThrottle | None = None) -> None:
+        """``signs``: those of a job with a heartbeat, of which a report is one."""
+        self._owned, self._loop, self._signs = owned, loop, signs
         self._reports = ReportThrottle()
         self._reporting = False
 
@@ -218,9 +230,11 @@ class ProgressWriter:
         if report is None or self._owned.ending is not None:
             return
         self._reporting = True
-        clock = self._owned.writer.host.clock
+        clock, rules = self._owned.writer.host.clock, self._owned.writer.engine.rules
+        if self._signs is not None:
+            self._signs.written(clock.monotonic())
         self._owned.write_start()
-        self._owned.write(lambda job: progress(job, clock.now(), report), self._reported)
+        self._owned.write(lambda job: progress(job, clock.now(), report, rules), self._reported)
 
     def _reported(self, stored: bool) -> None:
         self._reporting = False

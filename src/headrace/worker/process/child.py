@@ -41,6 +41,7 @@ __all__ = [
     "Log",
     "Report",
     "Request",
+    "Sign",
     "Stop",
     "Yield",
     "encode",
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_SIGN_SECONDS = 0.05
+"""Seconds between two signs that are sent."""
 
 
 class Request(msgspec.Struct, tag="request"):
@@ -103,6 +107,10 @@ class Log(msgspec.Struct, tag="log"):
     data: str
 
 
+class Sign(msgspec.Struct, tag="sign"):
+    """To the worker: the job is at work."""
+
+
 class End(msgspec.Struct, tag="end"):
     """To the worker: how the run ended."""
 
@@ -112,7 +120,7 @@ class End(msgspec.Struct, tag="end"):
 
 encode = msgspec.json.encode
 to_child = msgspec.json.Decoder(Request | Stop | Go)
-to_parent = msgspec.json.Decoder(Act | Report | Log | Yield | Back | End)
+to_parent = msgspec.json.Decoder(Act | Report | Log | Sign | Yield | Back | End)
 
 
 class Descriptor:
@@ -182,8 +190,9 @@ class _Piped(Caller):
         self._pipe, self._lock, self._begin_by = pipe, lock, begin_by
         self._slot = _Slot(self._send)
         self._acted = self._over = False
+        self._sign_at = 0.0
 
-    def _send(self, message: Act | Report | Log | Yield | Back | End) -> None:
+    def _send(self, message: Act | Report | Log | Sign | Yield | Back | End) -> None:
         with self._lock:
             if not self._over:
                 self._over = isinstance(message, End)
@@ -210,6 +219,11 @@ class _Piped(Caller):
 
     def log(self, data: str) -> None:
         self._send(Log(data))
+
+    def sign(self) -> None:
+        if (now := SystemClock().monotonic()) >= self._sign_at:
+            self._sign_at = now + _SIGN_SECONDS
+            self._send(Sign())
 
     def entry_writer(self) -> EntryWriter | None:
         raise NotSupported(

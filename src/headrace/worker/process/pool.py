@@ -27,6 +27,7 @@ from headrace.worker.process.child import (
     Log,
     Report,
     Request,
+    Sign,
     Stop,
     Yield,
     encode,
@@ -73,6 +74,8 @@ class _Child:
                         ctx._caller.report(progress)
                     case Log(data):
                         ctx._caller.log(data)
+                    case Sign():
+                        ctx._caller.sign()
                     case Yield():
                         if (slot := ctx._caller.slot()) is not None:
                             slot.yield_slot()

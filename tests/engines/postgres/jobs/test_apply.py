@@ -144,7 +144,7 @@ async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab:
     job = await lab.held(await lab.worker())
     start = lab.stamp(execution.start(job, lab.now, lab.rules))
     await lab.engine.jobs.apply([start], lab.now)
-    report = execution.progress(start.job, lab.at(1), Progress(percent=50))
+    report = execution.progress(start.job, lab.at(1), Progress(percent=50), lab.rules)
     assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
     assert [type(verdict) for verdict in await lab.engine.jobs.apply([start], lab.now)] == [Applied]
     assert await lab.get(job) == report.job
@@ -181,8 +181,8 @@ async def test_a_report_about_a_job_in_an_open_transaction_does_not_hold_up_the_
     worker = await lab.worker()
     slow, quick = await lab.running(worker, "slow"), await lab.running(worker, "quick")
     changes = [
-        execution.progress(slow, lab.at(1), Progress(percent=50)),
-        execution.progress(quick, lab.at(1), Progress(percent=50)),
+        execution.progress(slow, lab.at(1), Progress(percent=50), lab.rules),
+        execution.progress(quick, lab.at(1), Progress(percent=50), lab.rules),
         lab.stamp(lab.end(await lab.running(worker, "other"), Completed())),
     ]
     user = await connect()
@@ -267,7 +267,7 @@ async def test_jobs_are_locked_in_the_order_of_their_numbers_whatever_order_they
 
     def change(job: Job) -> Change:
         if kind == "report":
-            return execution.progress(job, lab.now, Progress(percent=50))
+            return execution.progress(job, lab.now, Progress(percent=50), lab.rules)
         return lab.stamp(lab.end(job, Completed() if kind == "complete" else Failed(error=OOPS)))
 
     async def holds_the_first_alone() -> bool:
@@ -323,7 +323,7 @@ def _some(lab: Lab, job: Job, dice: random.Random, turn: int) -> Change | None:
     if job.status is not Status.RUNNING:
         return None
     if dice.random() < 0.5:
-        return execution.progress(job, moment, Progress(percent=dice.randrange(100)))
+        return execution.progress(job, moment, Progress(percent=dice.randrange(100)), lab.rules)
     if dice.random() < 0.8:
         return actions.cancel(job, moment, lab.rules)
     return lab.end(job, Failed(error=OOPS) if dice.random() < 0.5 else Completed())

@@ -151,7 +151,7 @@ async def test_a_burial_waits_for_a_claim_under_way_and_leaves_no_orphan(
     assert [row.alive for row in await lab.engine.workers.list()] == [True]
     await transaction.commit()  # the claim lands first, so whoever sweeps after the burial sees it
     assert await burial is True
-    [found] = await lab.engine.jobs.overdue(lab.now)
+    [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
     assert (found.job.id, found.alive) == (job.id, False)
     assert (await lab.sweep(found)).status is Status.QUEUED
 
@@ -171,7 +171,7 @@ async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(
     await transaction.commit()
     assert await claim == Dead()
     assert (await lab.get(job)).status is Status.QUEUED
-    assert await lab.engine.jobs.overdue(lab.now) == []
+    assert (await lab.engine.jobs.overdue(lab.now)).jobs == ()
 
 
 async def test_a_claim_that_turns_to_keys_waits_for_a_burial_begun_meanwhile(

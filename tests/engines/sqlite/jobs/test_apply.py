@@ -20,7 +20,7 @@ from headrace.engines.sqlite import SqliteEngine
 
 async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> None:
     job = await lab.running(await lab.worker())
-    first = execution.progress(job, lab.now, execution.DONE)
+    first = execution.progress(job, lab.now, execution.DONE, lab.rules)
     assert first.id == 0
     done = lab.end(job, Completed())
     assert await lab.engine.jobs.apply([done], lab.now) == [Applied(done.job)]
@@ -94,7 +94,7 @@ async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab:
     job = await lab.held(worker)
     start = lab.stamp(execution.start(job, lab.now, lab.rules))
     await lab.engine.jobs.apply([start], lab.now)
-    report = execution.progress(start.job, lab.at(1), execution.DONE)
+    report = execution.progress(start.job, lab.at(1), execution.DONE, lab.rules)
     assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
     assert [type(verdict) for verdict in await lab.engine.jobs.apply([start], lab.now)] == [Applied]
     assert await lab.get(job) == report.job

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Overdue
+from headrace.engine import MAX_BATCH, Overdue, OverdueJobs
 from headrace.engines.postgres.jobs.apply import Applying
 from headrace.engines.postgres.jobs.claim import Claiming
 from headrace.engines.postgres.jobs.insert import Inserting
@@ -53,14 +53,17 @@ class Jobs:
         self.claim, self.promote = claiming.claim, claiming.promote
         self.apply = applying.apply
 
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> OverdueJobs:
         reader = Reader()
         rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
-        return [
-            Overdue(reader.job(row[5:]), alive, unnamed, None if beat_at is None else moment(beat_at), *of_burial)
+        jobs = tuple(
+            Overdue(reader.job(row[6:]), alive, unnamed, None if beat_at is None else moment(beat_at), *of_burial)
             for row in rows
-            for alive, unnamed, beat_at, *of_burial in (row[:5],)
-        ]
+            for alive, unnamed, beat_at, *of_burial in (row[1:6],)
+            if alive is not None  # else the row is there for the next deadline alone
+        )
+        next_at = rows[0][0]
+        return OverdueJobs(jobs, None if next_at is None else moment(next_at))
 
     async def delete(
         self,

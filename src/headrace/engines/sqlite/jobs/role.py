@@ -16,7 +16,7 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import ClaimRequest, grant
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Inserted, Overdue
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Inserted, Overdue, OverdueJobs
 from headrace.engines.sql.companions import Groups
 from headrace.engines.sql.encoding import LOWEST, encode, micros, moment
 from headrace.engines.sql.subqueues import Learned, Recounts
@@ -135,12 +135,13 @@ class Jobs:
 
         return await self._writer.run(write)
 
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        records, [(found,)] = reader(), await self._reader.fetch("overdue", micros(now), limit)
-        return [
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> OverdueJobs:
+        records, [(found, next_at)] = reader(), await self._reader.fetch("overdue", micros(now), limit)
+        jobs = tuple(
             Overdue(records.job(record), alive, unnamed, None if beat_at is None else moment(beat_at), *of_burial)
             for alive, unnamed, beat_at, *of_burial, record in _overdue(found)
-        ]
+        )
+        return OverdueJobs(jobs, None if next_at is None else moment(next_at))
 
     async def delete(
         self,
