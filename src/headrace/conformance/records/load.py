@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from headrace.conformance.lab import OOPS, Choices, Lab, Part
 from headrace.conformance.records.position import everything
-from headrace.core.attempt import Completed, Failed
+from headrace.core.attempt import Completed, Ending, Failed
 from headrace.core.lifecycle import actions
 from headrace.core.stats.load import Load, loads_of
 from headrace.core.status import Reason
 
 __all__ = ["CountedLoads"]
+
+_ENDINGS: tuple[Ending, ...] = (Completed(), Failed(error=OOPS, reason=Reason.NON_RETRYABLE))
 
 
 def ordered(loads: Iterable[Load]) -> list[Load]:
@@ -106,7 +108,7 @@ class CountedLoads(Part):
             for job in await lab.claim(worker, choose(0, 1, 2)):
                 started = await lab.start(job)
                 if choose(True, False):
-                    await lab.finish(started, choose(Completed(), Failed(error=OOPS, reason=Reason.NON_RETRYABLE)))
+                    await lab.finish(started, choose(*_ENDINGS))
         jobs = await everything(lab)
         for minutes in (1, 15):
             found, wanted = await lab.engine.records.load(lab.now, minutes), loads_of(jobs, lab.now, minutes)

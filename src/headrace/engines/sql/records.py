@@ -11,9 +11,9 @@ import msgspec
 from headrace.core.defaults import DELIVERY_RETENTION
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
+from headrace.core.lifecycle import suspects
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
-from headrace.core.lifecycle import suspects
 from headrace.core.matching import customers
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen
 from headrace.core.stats.failures import FailureGroup
