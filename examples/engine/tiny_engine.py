@@ -44,6 +44,7 @@ from headrace.core.matching.customers import dedup_of, turn_of
 from headrace.core.matching.match import Profile
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.stats.failures import FailureGroup, grouped
+from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads, loads_of
 from headrace.core.stats.rollup import Rollup, concerns, regrouped
 from headrace.core.stats.verification import Invariant, Mismatch, ledger_book
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
@@ -567,6 +568,12 @@ class Records(Role):
                 since=since,
                 first_claimed_at=min(done, default=None),
             )
+
+    async def load(
+        self, now: datetime, minutes: int = LOAD_MINUTES, most: int = MAX_LOAD_JOBS, recent: int = MAX_COUNTED_JOBS
+    ) -> Loads:
+        with self.store() as store:
+            return loads_of(store.jobs.values(), now, minutes)
 
 
 class Entries(Role):

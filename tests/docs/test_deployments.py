@@ -6,6 +6,7 @@ import configparser
 import shlex
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -20,6 +21,8 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "docs" / "operations"
 COMPOSE: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
 MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text(encoding="utf-8")))
+KEDA: list[dict[str, Any]] = list(yaml.safe_load_all((FOLDER / "keda.yaml").read_text(encoding="utf-8")))
+SCALED_POD: dict[str, Any] = KEDA[0]["spec"]["template"]["spec"]
 POD: dict[str, Any] = MANIFESTS[0]["spec"]["template"]["spec"]
 CONTAINER: dict[str, Any] = POD["containers"][0]
 PROBES = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
@@ -49,6 +52,7 @@ COMMANDS = {
     "compose hub": COMPOSE["services"]["hub"]["command"],
     "compose worker": COMPOSE["services"]["worker"]["command"],
     "kubernetes": CONTAINER["command"][1:],
+    "keda": SCALED_POD["containers"][0]["command"][1:],
 }
 
 
@@ -64,6 +68,7 @@ def test_whoever_stops_it_is_more_patient_than_its_grace() -> None:
         assert duration(service["stop_grace_period"]) > typed(service["command"])["grace"]
     flags = typed(CONTAINER["command"][1:])
     assert POD["terminationGracePeriodSeconds"] > flags["grace"] + flags["linger"] + 5
+    assert SCALED_POD["terminationGracePeriodSeconds"] > typed(COMMANDS["keda"])["grace"] + 5
 
 
 def test_a_service_turns_away_while_the_hub_lingers() -> None:
@@ -112,3 +117,23 @@ def test_what_compose_says_of_its_services_is_there() -> None:
         assert set(one.get("depends_on", {})) <= set(services)
         assert {name.partition(":")[0] for name in one.get("volumes", ())} <= set(COMPOSE["volumes"])
     assert services["hub"]["environment"]["HEADRACE_URL"].startswith("postgresql://")
+
+
+def test_keda_scales_the_workers_by_what_the_hub_advises() -> None:
+    """What it does with these is in tests/hub/api/test_scale.py."""
+    deployment, authentication, scaled = KEDA
+    assert [one["kind"] for one in KEDA] == ["Deployment", "TriggerAuthentication", "ScaledObject"]
+    assert "replicas" not in deployment["spec"], "or each rollout would set them back"
+    assert scaled["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert scaled["spec"]["minReplicaCount"] == 0
+    [trigger] = scaled["spec"]["triggers"]
+    assert (trigger["type"], trigger["metricType"]) == ("metrics-api", "AverageValue")
+    assert trigger["authenticationRef"]["name"] == authentication["metadata"]["name"]
+    flags, about = typed(COMMANDS["keda"]), trigger["metadata"]
+    assert int(about["targetValue"]) == flags["concurrency"]
+    url = urlsplit(about["url"])
+    assert url.hostname is not None
+    assert url.hostname.partition(".")[0] == MANIFESTS[1]["metadata"]["name"]
+    assert (url.port or 80) == MANIFESTS[1]["spec"]["ports"][0]["port"]
+    assert "/api/scale/{queue}" in {operation.path for operation in OPERATIONS if operation.scope == "read"}
+    assert url.path.rpartition("/") == ("/api/scale", "/", *flags["queues"])

@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "failures": ("commands.failures", "List what fails, in groups of jobs that failed alike."),
     "stats": ("commands.stats", "Count jobs, and balance the books."),
     "charts": ("commands.stats", "Show what was finished of late, and how long it took."),
+    "scale": ("commands.scale", "Show how many slots each queue needs, and how many there are."),
     "queues": ("commands.queues", "List, pause, resume and set queues."),
     "limits": ("commands.limits", "List and set how many jobs of a task there may be."),
     "rates": ("commands.limits", "List and set rate limits: how many jobs may start per span of time."),

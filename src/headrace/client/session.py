@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from headrace.client.api.positions import places
+from headrace.client.api.scale import LoadReader
 from headrace.client.api.tasks import TaskDoc, known_tasks, named
 from headrace.config import Settings
 from headrace.engine import Engine, WorkerInfo
@@ -40,6 +41,8 @@ class Session:
         self._known_tasks = SingleFlight(lambda: known_tasks(engine))
         self.task_names: tuple[str, ...] = ()
         """The tasks that workers had registered when one was last not found."""
+        self.loads = LoadReader(engine, host)
+        """What scaling advice is made of."""
         self._living = SingleFlight(self._live_workers)
         self._seen: tuple[float, list[WorkerInfo]] = (-_CACHE_SECONDS, [])
 

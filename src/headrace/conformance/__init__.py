@@ -70,6 +70,7 @@ from headrace.conformance.jobs.sweep import Sweeping  # noqa: E402
 from headrace.conformance.jobs.timestamps import Dating  # noqa: E402
 from headrace.conformance.jobs.webhooks import Telling  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
+from headrace.conformance.records.load import CountedLoads  # noqa: E402
 from headrace.conformance.records.position import Positions  # noqa: E402
 from headrace.conformance.records.queries import Asking  # noqa: E402
 from headrace.conformance.records.search import Finding  # noqa: E402
@@ -111,6 +112,7 @@ class Suite(
     Asking,
     Finding,
     Positions,
+    CountedLoads,
     Verifying,
     Rolling,
     Documents,

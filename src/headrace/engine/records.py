@@ -14,6 +14,7 @@ from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.stats.failures import FailureGroup
+from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads
 from headrace.core.stats.verification import Invariant
 
 __all__ = ["Records"]
@@ -76,4 +77,16 @@ class Records(Protocol):
         due but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last
         first): then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of
         the first job that is not counted.
+        """
+
+    async def load(
+        self, now: datetime, minutes: int = LOAD_MINUTES, most: int = MAX_LOAD_JOBS, recent: int = MAX_COUNTED_JOBS
+    ) -> Loads:
+        """Return the jobs that wait, are held and ended in the last minutes, by ``core.stats.load.loads_of``.
+
+        It is called often, whatever waits or has ended. No engine needs to count more than ``most`` queued jobs of a
+        kind, the first in the order of claims (or, with concurrency keys, those of some keys), nor more than ``most``
+        that are due but not promoted: then there are ``more``, and ``oldest`` is that of the counted ones. Nor does it
+        need to count more than ``recent`` jobs that ended, of all kinds, the last first: then ``since`` is the end of
+        the first that is not counted.
         """

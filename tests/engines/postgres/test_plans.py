@@ -379,6 +379,17 @@ async def test_what_stands_is_counted_without_a_look_at_what_completed(cold: Con
     assert all("status" in node.sought for node in known), known
 
 
+async def test_the_load_is_counted_without_a_look_at_what_completed_before(cold: Connection, store: str) -> None:
+    await cold.execute("SET enable_seqscan = off")  # as the engine does
+    plan = await explain(cold, sql("load", store), ["1", "100", "100", "'{completed,failed}'", "0"])
+    nodes = list(plan.all())
+    assert {"ready", "turns", "due", "held", "finished"} <= {node.index for node in nodes}, nodes
+    assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG], nodes
+    read = {node.index: node.sought for node in nodes}
+    assert "subqueue" in read["ready"], nodes
+    assert "finished_at" in read["finished"], nodes
+
+
 # What they cost
 
 

@@ -104,6 +104,16 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
                 "INDEX finished (status=? AND finished_at>?)",
             ],
         ),
+        (
+            "load",
+            [
+                "USING COVERING INDEX ready (subqueue=?)",
+                "USING COVERING INDEX turns (subqueue=?)",
+                "USING COVERING INDEX due (available_at<?)",
+                "USING INDEX held",
+                "INDEX finished (status=? AND finished_at>?)",
+            ],
+        ),
         ("relatives", ["sqlite_autoindex_jobs_1 (id=?)"]),
         ("cancelled_batches", ["sqlite_autoindex_batches_1 (id=?)"]),
         ("cancel_batch", ["sqlite_autoindex_batches_1 (id=?)"]),

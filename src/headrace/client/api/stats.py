@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 
 from headrace.client.api.noun import Noun
+from headrace.client.api.scale import DEFAULT_WAIT_SECONDS, QueueScale, scale
 from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
 from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
@@ -183,6 +184,16 @@ class StatsApi(Noun):
         or a day; also rows that are only partly within the time. There may be several rows of the same minute."""
         now = self._host.clock.now()
         return await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
+
+    async def scale(self, *, wait: Seconds = DEFAULT_WAIT_SECONDS, queue: str | None = None) -> list[QueueScale]:
+        """How many slots each queue needs so that 95 % of its jobs begin within ``wait`` seconds, and how many there
+        are; or for this ``queue`` alone, known or not. headrace's own jobs do not count.
+
+        It rises at once and falls slowly, within 15 minutes. The store is read at most once a second, at a cost that
+        does not grow with the backlog.
+        """
+        own = {handler.policy.queue for handler in self._app._handlers.values()}
+        return await scale(self._session.loads, wait, queue, own)
 
     async def duration(self, task: str, *, quantile: float = 0.5) -> float | None:
         """The seconds that this share of the runs of a task took at most, in the last 7 days; None if unknown."""

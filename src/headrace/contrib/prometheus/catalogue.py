@@ -58,6 +58,12 @@ METRICS: dict[str, Metric] = {
     "headrace_queue_jobs": Metric("gauge", ("queue", "status"), "Jobs in the store that are live or failed."),
     "headrace_queue_oldest_seconds": Metric("gauge", ("queue",), "How long the first queued job has waited; 0: none."),
     "headrace_queue_paused": Metric("gauge", ("queue",), "1: the queue is paused."),
+    "headrace_queue_slots": Metric("gauge", ("queue",), "Slots of the live workers that may run jobs of the queue."),
+    "headrace_queue_slots_needed": Metric(
+        "gauge",
+        ("queue",),
+        "Slots with which 95 % of the queue's jobs begin within 30 s; own jobs of headrace left out.",
+    ),
     "headrace_workers": Metric("gauge", ("state",), "Workers that are alive, or silent: not heard of for their lease."),
     "headrace_slots": Metric(
         "gauge", ("state",), "Slots of all living workers, also of those behind hubs: busy, free."

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client.metrics_core import Metric as Family
 
+from headrace.client.api.scale import QueueScale
 from headrace.client.api.stats import StoreSnapshot
 from headrace.contrib.prometheus.catalogue import gauge
+from headrace.contrib.prometheus.scale import scale_families
 from headrace.core.query import HISTORY
 from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
@@ -34,6 +36,7 @@ class Figures(msgspec.Struct, frozen=True):
     """What was read, and when."""
 
     snapshot: StoreSnapshot
+    scale: Sequence[QueueScale]
     read_at: float
     """Monotonic."""
     took: float
@@ -104,9 +107,9 @@ class StoreReader:
         self._asked_at = began if self._asked_at is None else self._asked_at
         pause = self._every
         try:
-            found = await self._app.stats.snapshot()
+            found, scale = await self._app.stats.snapshot(), await self._app.stats.scale()
             took = self._now() - began
-            self._last, self._failed = Figures(found, self._now(), took), False
+            self._last, self._failed = Figures(found, scale, self._now(), took), False
             pause = max(pause, _MIN_PAUSE_RATIO * took * max(1, found.alive))
         except Exception as error:  # whatever is wrong with the store, a scrape says so and goes on
             if not self._failed and self._app._open_loop() is not None:  # and not about to be closed
@@ -154,6 +157,7 @@ class Store:
                 yield _filled(name, (((), float(value)),))
         if figures is not None:
             yield from self._families(figures.snapshot)
+            yield from scale_families(figures.scale, sorted(self._queues), self._name)
 
     def _families(self, found: StoreSnapshot) -> Iterator[Family]:
         now = self._app.host.clock.now()

@@ -1,4 +1,4 @@
-"""Records of a memory store: find, count, history, ledger, verify, usage, position."""
+"""Records of a memory store: find, count, history, ledger, verify, usage, position, load."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.stats.failures import FailureGroup, grouped
+from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads, loads_of
 from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
 from headrace.engines.memory.job_table import JobTable
@@ -86,6 +87,12 @@ class Records(Role):
     ) -> Position:
         with self._state() as state:
             return _position(state.table, job, now, window, most)
+
+    async def load(
+        self, now: datetime, minutes: int = LOAD_MINUTES, most: int = MAX_LOAD_JOBS, recent: int = MAX_COUNTED_JOBS
+    ) -> Loads:
+        with self._state() as state:
+            return loads_of(state.table.records.values(), now, minutes)
 
 
 def _lengths(table: JobTable) -> Mapping[Status, int]:

@@ -13,6 +13,7 @@ from headrace.core.attempt import History
 from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job
 from headrace.core.query import Filter
+from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads
 from headrace.core.status import Status
 from headrace.engine.transactions import walk_async
 from headrace.engines.postgres.jobs.rows import Reader, label
@@ -20,7 +21,7 @@ from headrace.engines.postgres.store.connection import askable, sql
 from headrace.engines.postgres.store.pool import Pool, fetching
 from headrace.engines.sql.encoding import STAGES, encode
 from headrace.engines.sql.reader import history_of
-from headrace.engines.sql.records import SqlRecords, position_asked, position_of
+from headrace.engines.sql.records import SqlRecords, load_asked, loads_in, position_asked, position_of
 from headrace.engines.sql.search.dialect import Asked, Asking, Dialect
 from headrace.engines.sql.search.finder import Finder
 from headrace.engines.sql.verification import counting
@@ -102,11 +103,15 @@ class Records(SqlRecords):
         self._pool, self._schema = search, schema
 
     async def _standing(self, at: int) -> list[Any]:
+        return await self._by_index("count_standing", at, Status.FAILED.value, _PARKED)
+
+    async def _by_index(self, name: str, *args: Any) -> list[Any]:
+        """Count live jobs."""
         async with self._pool.snapshot() as connection:
             # One long queue is most of the table, so the planner would count it by reading all history, too. Nor may it
             # use several processes: it runs repeatedly beside workers, which need them more.
             await connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL max_parallel_workers_per_gather = 0")
-            return await connection.fetch(sql("count_standing", self._schema), at, Status.FAILED.value, _PARKED)
+            return await connection.fetch(sql(name, self._schema), *args)
 
     async def history(self, id: UUID) -> History:
         rows = await self._search("history", id)
@@ -119,3 +124,9 @@ class Records(SqlRecords):
         self, job: Job, now: datetime, window: float = PACE_WINDOW_SECONDS, most: int = MAX_COUNTED_JOBS
     ) -> Position:
         return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])
+
+    async def load(
+        self, now: datetime, minutes: int = LOAD_MINUTES, most: int = MAX_LOAD_JOBS, recent: int = MAX_COUNTED_JOBS
+    ) -> Loads:
+        asked = load_asked(now, minutes, most, recent)
+        return loads_in(await self._by_index("load", *asked), asked[-1])

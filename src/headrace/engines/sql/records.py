@@ -11,10 +11,13 @@ import msgspec
 from headrace.core.defaults import DELIVERY_RETENTION
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
+from headrace.core.lifecycle import suspects
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
+from headrace.core.matching import customers
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen
 from headrace.core.stats.failures import FailureGroup
+from headrace.core.stats.load import Load, Loads, merged_loads
 from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
 from headrace.engine import Check
@@ -23,7 +26,15 @@ from headrace.engines.sql.search.finder import Finder
 from headrace.engines.sql.templates import Fetch
 from headrace.engines.sql.verification import book_of, settings_book
 
-__all__ = ["SqlRecords", "ledger_check", "ledger_of", "position_asked", "position_of"]
+__all__ = [
+    "SqlRecords",
+    "ledger_check",
+    "ledger_of",
+    "load_asked",
+    "loads_in",
+    "position_asked",
+    "position_of",
+]
 
 
 def _told_moment(at: datetime) -> str:
@@ -107,6 +118,40 @@ def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first
         since=moment(since),
         first_claimed_at=None if first_claimed_at is None else moment(first_claimed_at),
     )
+
+
+_OWN = (suspects.REQUIREMENT, customers.REQUIREMENT)
+"""What profiles of subqueues require beside what was submitted."""
+
+
+def load_asked(now: datetime, minutes: int, most: int, recent: int) -> tuple[int, int, int, list[str], int]:
+    """Return the parameters of the statement."""
+    since = micros(now - timedelta(minutes=minutes))
+    return micros(now), most, recent, [status.value for status in BY_WORK], since
+
+
+def loads_in(rows: Sequence[Any], since: int) -> Loads:
+    """Return the loads in the result of the statement; ``since``: from when on ended jobs were to be counted."""
+    found = [
+        Load(
+            queue=queue,
+            task=task,
+            requires=_submitted(requires),
+            queued=queued,
+            more=bool(more),
+            oldest=None if oldest is None else moment(oldest),
+            held=held,
+            ended={ago: ended} if ended else {},
+        )
+        for queue, task, requires, queued, more, oldest, held, ended, ago, _ in rows
+    ]
+    return Loads(loads=merged_loads(found), since=moment(rows[0][-1] if rows else since))
+
+
+def _submitted(requires: str) -> dict[str, Any]:
+    if requires == "{}":
+        return {}
+    return {name: need for name, need in msgspec.json.decode(requires).items() if name not in _OWN}
 
 
 def ledger_of(

@@ -1,4 +1,4 @@
-"""Records of a SQLite store: find, count, history, ledger, usage, position.
+"""Records of a SQLite store: find, count, history, ledger, usage, position, load.
 
 They are read on connections that cannot write, so that no reader delays a writer.
 """
@@ -18,9 +18,10 @@ from headrace.core.attempt import ErrorInfo, History
 from headrace.core.explain.position import MAX_COUNTED_JOBS, PACE_WINDOW_SECONDS, Position
 from headrace.core.job import Job
 from headrace.core.query import Filter
+from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads
 from headrace.engine.transactions import walk
 from headrace.engines.sql.reader import history_of
-from headrace.engines.sql.records import SqlRecords, position_asked, position_of
+from headrace.engines.sql.records import SqlRecords, load_asked, loads_in, position_asked, position_of
 from headrace.engines.sql.search.dialect import Asked, Asking, Dialect
 from headrace.engines.sql.search.finder import Finder
 from headrace.engines.sql.verification import counting
@@ -141,3 +142,9 @@ class Records(SqlRecords):
     ) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)
         return position_of(*(await self._search("position", *place, *statuses, since))[0])
+
+    async def load(
+        self, now: datetime, minutes: int = LOAD_MINUTES, most: int = MAX_LOAD_JOBS, recent: int = MAX_COUNTED_JOBS
+    ) -> Loads:
+        *bounds, statuses, since = load_asked(now, minutes, most, recent)
+        return loads_in(await self._search("load", *bounds, *statuses, since), since)

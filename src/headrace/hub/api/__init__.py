@@ -6,7 +6,7 @@ May import ``hub.server``, ``hub.auth`` and what ``hub`` may.
 
 from __future__ import annotations
 
-from headrace.hub.api import batches, limits, queues, schedules, stats, tasks, workers
+from headrace.hub.api import batches, limits, queues, scale, schedules, stats, tasks, workers
 from headrace.hub.server.operation import Operation
 
 __all__ = ["OPERATIONS"]
@@ -19,4 +19,5 @@ OPERATIONS: tuple[Operation, ...] = (
     *batches.OPERATIONS,
     *workers.OPERATIONS,
     *stats.OPERATIONS,
+    *scale.OPERATIONS,
 )
