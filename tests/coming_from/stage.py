@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx2
 
-from headrace import App
+from headrace import App, Tasks
 from headrace.hub import HubOptions
 from headrace.maintenance import Sweeper
+from headrace.testing import FakeClock
 from tests.hub.serving import Served, serving
 from tests.support.wrong_clock import MovedClock
 
 __all__ = ["Stage", "Worker", "staged"]
 
 HEARTBEAT_SECONDS = 10.0
-"""How often a worker that lives says so."""
+"""How often a worker that lives says so, unless the design has another number."""
 
 
 class Worker:
@@ -62,8 +64,10 @@ class Worker:
 class Stage:
     """A hub, its clock and its sweeper."""
 
-    def __init__(self, hub: Served, clock: MovedClock, words: str) -> None:
-        self.hub, self.clock, self.words = hub, clock, words
+    def __init__(
+        self, hub: Served, clock: MovedClock | FakeClock, words: str, heartbeat: float = HEARTBEAT_SECONDS
+    ) -> None:
+        self.hub, self.clock, self.words, self._heartbeat = hub, clock, words, heartbeat
         self.seen: set[str] = set()
         """Every status that was shown, in the words of the design."""
         self._sweeper: Sweeper | None = None
@@ -129,6 +133,10 @@ class Stage:
         self._workers.append(made)
         return made
 
+    async def runs(self) -> None:
+        """Have a worker of the App run all that can run now."""
+        await self.hub.app.worker(burst=True).run(signals=False)
+
     # -- time
 
     async def passes(self, seconds: float) -> None:
@@ -137,7 +145,7 @@ class Stage:
         end, beat_at = self.clock.monotonic() + seconds, 0.0
         while True:
             if self.clock.monotonic() >= beat_at:
-                beat_at = self.clock.monotonic() + HEARTBEAT_SECONDS
+                beat_at = self.clock.monotonic() + self._heartbeat
                 for worker in self._workers:
                     if worker.lives:
                         await worker.beats()
@@ -152,13 +160,18 @@ class Stage:
         self.clock.advance(seconds)
         await self.passes(0)
 
-    async def taken_back_after(self, id: str, seconds: float, late: float = 2.0) -> None:
-        """Expect that the job is left alone for so long, and is not its worker's any more soon after."""
-        held = (await self.job(id))["status"]
-        await self.passes(seconds - 1)
-        assert (await self.job(id))["status"] == held, f"not before {seconds} s"
-        await self.passes(1 + late)
-        assert (await self.job(id))["status"] != held, f"by {seconds + late} s"
+    async def changes_after(self, id: str, seconds: float, since: str, late: float = 2.0) -> None:
+        """Expect that the job keeps its status for so long ``since`` one of its moments, and not much longer."""
+        job = await self.job(id)
+        due = datetime.fromisoformat(job[since]) + timedelta(seconds=seconds)
+        await self.passes_until(due - timedelta(seconds=1))
+        assert (await self.job(id))["status"] == job["status"], f"not before {seconds} s"
+        await self.passes_until(due + timedelta(seconds=late))
+        assert (await self.job(id))["status"] != job["status"], f"by {seconds + late} s"
+
+    async def passes_until(self, moment: datetime) -> None:
+        """Let time pass until then."""
+        await self.passes((moment - self.clock.now()).total_seconds())
 
     def _new_sweeper(self) -> Sweeper:
         session = self.hub.app.session
@@ -166,9 +179,17 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(url: str, words: str, **options: Any) -> AsyncIterator[Stage]:
-    """A hub on this store, which no maintenance but that of the test sweeps."""
-    clock = MovedClock()
-    chosen = HubOptions(maintenance=False, webhooks=False, **options)
-    async with serving(App(url, clock=clock), chosen) as hub:
-        yield Stage(hub, clock, words)
+async def staged(
+    url: str, words: str, *, tasks: Tasks | None = None, heartbeat: float = HEARTBEAT_SECONDS, **options: Any
+) -> AsyncIterator[Stage]:
+    """A hub on this store, which no maintenance but that of the test sweeps.
+
+    ``tasks``: those of its App, whose workers run them. Then the clock stands still between two moves, so that no
+    backoff ends while a slow machine is about to look at it. Workers behind the hub need one that runs.
+    """
+    clock = MovedClock() if tasks is None else FakeClock()
+    app = App(url, clock=clock)
+    if tasks is not None:
+        app.include(tasks)
+    async with serving(app, HubOptions(maintenance=False, webhooks=False, **options)) as hub:
+        yield Stage(hub, clock, words, heartbeat)

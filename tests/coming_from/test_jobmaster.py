@@ -91,7 +91,7 @@ async def test_an_attempt_has_five_minutes(engine: str, tmp_path: Path) -> None:
         await executed(stage, worker, id)
         await stage.jumps(4 * MINUTES)
         # The worker is told at five minutes, and has ten seconds to say so itself.
-        await stage.taken_back_after(id, 1 * MINUTES + 10)
+        await stage.changes_after(id, 5 * MINUTES + 10, "started_at")
         assert await stage.status(id) == "HeldOnMaster"
         [attempt] = await stage.attempts(id)
         assert attempt["outcome"] == "timed_out"
@@ -102,11 +102,11 @@ async def test_what_is_onboarded_or_queued_and_goes_no_further_is_assigned_again
     async with staged(url_of(engine, tmp_path), "jobmaster") as stage:
         worker = await stage.worker("agent-1", tasks=["hello"])
         id = await stage.submit(**JOB)
-        for said in ([], ["accept_job"]):
+        for said, since in (([], "assigned_at"), (["accept_job"], "accepted_at")):
             await worker.given()
             for message in said:
                 await worker.says(message)
-            await stage.taken_back_after(id, 30)
+            await stage.changes_after(id, 30, since)
             job = await stage.job(id)
             assert (job["status"], job["attempt"], job["charged"]) == ("AssignedToBucket", 0, 0)
 
