@@ -76,8 +76,8 @@ class Stage:
     # -- clients
 
     async def get(self, path: str, **query: Any) -> Any:
-        """The document at this path, in the words of the design."""
-        answer = await self.hub.client.get(path, params={"words": self.words, **query})
+        """The document at this path; ``words``: those for its statuses."""
+        answer = await self.hub.client.get(path, params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -100,7 +100,7 @@ class Stage:
 
     async def job(self, id: str) -> Any:
         """The job as it is now."""
-        found = await self.get(f"/api/jobs/{id}")
+        found = await self.get(f"/api/jobs/{id}", words=self.words)
         self.seen.add(found["status"])
         return found
 
@@ -110,7 +110,7 @@ class Stage:
 
     async def found(self, word: str) -> set[str]:
         """The ids of the jobs that a filter by this word finds."""
-        return {one["id"] for one in (await self.get("/api/jobs", status=word))["items"]}
+        return {one["id"] for one in (await self.get("/api/jobs", status=word, words=self.words))["items"]}
 
     async def attempts(self, id: str) -> list[dict[str, Any]]:
         """The attempts on record."""
@@ -159,6 +159,11 @@ class Stage:
         """Let much time pass at once, in which nobody looks; then workers that live beat."""
         self.clock.advance(seconds)
         await self.passes(0)
+
+    async def jumps_to(self, moment: str, before: float = 0.0) -> None:
+        """Let time pass at once until then, or so many seconds before it."""
+        due = datetime.fromisoformat(moment) - timedelta(seconds=before)
+        await self.jumps(max(0.0, (due - self.clock.now()).total_seconds()))
 
     async def changes_after(self, id: str, seconds: float, since: str, late: float = 2.0) -> None:
         """Expect that the job keeps its status for so long ``since`` one of its moments, and not much longer."""
