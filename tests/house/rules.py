@@ -91,7 +91,9 @@ BARE_WORDS = frozenset(
 DRAWINGS = "dashboard/drawings"
 """Lengths of a drawing have no other unit than the drawing's own, and are called WIDE and HIGH."""
 
-KINDS = frozenset({"bench", "conformance", "crash", "docs", "house", "model", "soak", "support", "typing"})
+KINDS = frozenset(
+    {"bench", "coming_from", "conformance", "crash", "docs", "house", "model", "soak", "support", "typing"}
+)
 """Folders of tests/ that mirror no package: helpers, and tests by their kind and not by what they test."""
 
 STATUSES = frozenset({"queued", "waiting"})

@@ -1,4 +1,4 @@
-"""The EmProps page about the lifecycle of a job: its JSON, to the letter."""
+"""The EmProps page about the lifecycle of a job: its messages, field by field, with values of our own."""
 
 from __future__ import annotations
 
@@ -9,35 +9,41 @@ __all__ = [
     "CLAIM",
     "COMPLETE",
     "FAIL",
+    "ID",
     "PROGRESS",
     "RESULT",
     "RETRY",
     "SUBMIT",
     "SUBSCRIBE",
+    "URL",
     "WEBHOOK",
 ]
 
+ID = "job-0012"
+"""What stands in the messages for the id of the job."""
+URL = "https://studio.example.org/told"
+"""What stands there for the address of the client."""
+
 SUBMIT = """
 {
-  "type": "text_to_image",
+  "type": "render_frame",
   "priority": 75,
   "payload": {
-    "prompt": "a beautiful landscape with mountains",
-    "steps": 30,
-    "cfg_scale": 7.5,
-    "width": 1024,
-    "height": 1024
+    "scene": "harbour at dawn",
+    "frame": 12,
+    "samples": 64,
+    "denoise": 0.25
   },
   "requirements": {
-    "service_type": "comfyui",
-    "component": "text-to-image-xl",
+    "service_type": "blender",
+    "component": "cycles",
     "hardware": {
       "gpu_memory_gb": 8
     },
-    "quality_level": "quality",
+    "quality_level": "draft",
     "timeout_minutes": 15
   },
-  "customer_id": "customer-123",
+  "customer_id": "studio-7",
   "max_retries": 3
 }
 """
@@ -45,13 +51,13 @@ SUBMIT = """
 CLAIM = """
 {
   "type": "claim_job",
-  "worker_id": "worker-gpu-01",
+  "worker_id": "render-03",
   "capabilities": {
-    "services": ["comfyui", "a1111"],
-    "components": ["text-to-image-xl", "upscaling"],
+    "services": ["blender", "povray"],
+    "components": ["cycles", "eevee"],
     "hardware": {
       "gpu_memory_gb": 16,
-      "gpu_model": "RTX 4090"
+      "gpu_model": "A4000"
     },
     "customer_access": {
       "isolation": "loose"
@@ -68,15 +74,15 @@ CAPABILITIES = json.dumps(json.loads(CLAIM)["capabilities"])
 PROGRESS = """
 {
   "type": "update_job_progress",
-  "job_id": "job-abc123",
-  "worker_id": "worker-gpu-01",
+  "job_id": "job-0012",
+  "worker_id": "render-03",
   "status": "in_progress",
-  "progress": 45,
-  "message": "Generating image - step 14/30",
-  "current_step": "sampling",
-  "estimated_completion": "2024-01-15T10:08:30Z",
+  "progress": 40,
+  "message": "tile 10 of 25",
+  "current_step": "path tracing",
+  "estimated_completion": "2026-01-31T08:04:30Z",
   "connector_details": {
-    "service": "comfyui",
+    "service": "blender",
     "connected": true,
     "queue_position": 0
   }
@@ -86,28 +92,25 @@ PROGRESS = """
 COMPLETE = """
 {
   "type": "complete_job",
-  "job_id": "job-abc123",
-  "worker_id": "worker-gpu-01",
+  "job_id": "job-0012",
+  "worker_id": "render-03",
   "status": "completed",
-  "processing_time": 67.5,
+  "processing_time": 41.5,
   "result": {
     "success": true,
     "output_files": [
-      "https://storage.example.com/results/job-abc123/image.png"
+      "https://files.example.org/job-0012/frame-12.exr"
     ],
     "metadata": {
-      "actual_steps": 30,
-      "cfg_scale": 7.5,
-      "seed": 1234567890,
-      "model": "sdxl_base_1.0.safetensors"
+      "samples": 64,
+      "seed": 7
     },
     "connector_info": {
-      "connector_type": "comfyui",
-      "service_version": "0.0.45",
+      "connector_type": "blender",
+      "service_version": "4.2",
       "processing_stats": {
-        "gpu_memory_peak": 12.5,
-        "total_time": 67.5,
-        "sampling_time": 45.2
+        "gpu_memory_peak": 6.5,
+        "total_time": 41.5
       }
     }
   }
@@ -119,18 +122,18 @@ RESULT = json.dumps(json.loads(COMPLETE)["result"])
 FAIL = """
 {
   "type": "fail_job",
-  "job_id": "job-abc123",
-  "worker_id": "worker-gpu-01",
-  "error": "Service connection timeout",
+  "job_id": "job-0012",
+  "worker_id": "render-03",
+  "error": "no answer from the renderer",
   "retry": true,
   "error_details": {
     "error_type": "ServiceTimeoutError",
-    "connector": "comfyui",
-    "service_url": "http://localhost:8188",
+    "connector": "blender",
+    "service_url": "http://127.0.0.1:9000",
     "timeout_seconds": 30,
     "attempts": 3
   },
-  "processing_time": 120.0
+  "processing_time": 33.0
 }
 """
 
@@ -150,22 +153,22 @@ RETRY = """
   ]
 }
 """
-"""How a job is to be retried; the page has a comment in it, and nothing else that is not here."""
+"""How a job is to be retried, with the numbers and the names of the page."""
 
 SUBSCRIBE = """
 {
   "type": "subscribe_job",
-  "job_id": "job-abc123"
+  "job_id": "job-0012"
 }
 """
 
 WEBHOOK = """
 {
-  "webhook_url": "https://client.example.com/job-notifications",
+  "webhook_url": "https://studio.example.org/told",
   "events": ["status_change", "progress", "completion"],
   "authentication": {
     "type": "bearer_token",
-    "token": "client-webhook-token"
+    "token": "what-the-studio-expects"
   }
 }
 """

@@ -76,11 +76,11 @@ async def test_the_page_is_taken_to_the_letter(small: Served) -> None:
     assert {"job_id", "status", "position", "estimated_start", "created_at"} <= told.keys()
     assert (told["status"], told["position"]) == ("queued", 1)
     [warning] = told["warnings"]
-    assert "no worker has registered a task named 'text_to_image'" in warning
+    assert "no worker has registered a task named 'render_frame'" in warning
     job = await small.app.jobs.get(told["job_id"])
-    assert (job.task, job.priority, job.customer, job.timeout) == ("text_to_image", 75, "customer-123", 900)
-    assert (job.retry.max_retries, job.metadata) == (3, {"quality_level": "quality"})
-    assert job.payload["prompt"] == "a beautiful landscape with mountains"
+    assert (job.task, job.priority, job.customer, job.timeout) == ("render_frame", 75, "studio-7", 900)
+    assert (job.retry.max_retries, job.metadata) == (3, {"quality_level": "draft"})
+    assert job.payload["scene"] == "harbour at dawn"
     assert job.requires["hardware"] == {"gpu_memory_gb": 8}
 
 

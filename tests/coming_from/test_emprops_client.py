@@ -19,9 +19,6 @@ from tests.hub.webhooks.receiving import receiving
 from tests.support.apps import url_of
 from tests.support.until import until
 
-ID, URL = "job-abc123", "https://client.example.com/job-notifications"
-"""What stands in the page for the id of the job, and for the address of the client."""
-
 OPTIONS = HubOptions(webhook_http=True, webhook_allow=("127.0.0.0/8",))
 
 
@@ -32,9 +29,7 @@ class Studio:
         self.app, self.gate = App(url), asyncio.Event()
 
         @self.app.task
-        async def text_to_image(
-            ctx: Context, prompt: str, steps: int, cfg_scale: float, width: int, height: int
-        ) -> dict[str, Any]:
+        async def render_frame(ctx: Context, scene: str, frame: int, samples: int, denoise: float) -> dict[str, Any]:
             said = json.loads(page.PROGRESS)
             ctx.progress(
                 said["progress"],
@@ -44,10 +39,11 @@ class Studio:
                 details=said["connector_details"],
             )
             await self.gate.wait()
-            done: dict[str, Any] = json.loads(page.RESULT.replace(ID, str(ctx.job.id)))
+            done: dict[str, Any] = json.loads(page.RESULT.replace(page.ID, str(ctx.job.id)))
             return done
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_the_page_is_played_to_its_end(engine: str, tmp_path: Path) -> None:
     studio = Studio(url_of(engine, tmp_path))
@@ -60,7 +56,7 @@ async def test_the_page_is_played_to_its_end(engine: str, tmp_path: Path) -> Non
 
         await until(known)  # the hub has heard of the key, and wants it
 
-        webhook = page.WEBHOOK.replace(URL, f"http://127.0.0.1:{receiver.port}/job-notifications")
+        webhook = page.WEBHOOK.replace(page.URL, f"http://127.0.0.1:{receiver.port}/told")
         assert (await hub.client.post("/api/webhooks", content=webhook, headers=bearer)).status_code == 201
         answer = await hub.client.post("/api/jobs", content=page.SUBMIT, headers=bearer)
         accepted = answer.json()
@@ -70,11 +66,11 @@ async def test_the_page_is_played_to_its_end(engine: str, tmp_path: Path) -> Non
 
         async with connected(hub) as socket:
             assert (await socket.ask("authenticate", key=key))["type"] == "authenticated"
-            await socket.connection.send(page.SUBSCRIBE.replace(ID, id))
+            await socket.connection.send(json.dumps(json.loads(page.SUBSCRIBE) | {"job_id": id, "words": "emprops"}))
             assert (await socket.until("job_status"))["status"] == "queued"
             assert (await socket.until("queue_position"))["position"] == 1
             async with studio.app.worker(offers=json.loads(page.CAPABILITIES)):
-                assert (await socket.until("job_status", status="running"))["attempt"] == 1
+                assert (await socket.until("job_status", status="in_progress"))["attempt"] == 1
                 told, said = await socket.until("job_progress"), json.loads(page.PROGRESS)
                 for name in ("progress", "message", "current_step", "estimated_completion", "connector_details"):
                     assert told[name] == said[name]
@@ -83,10 +79,10 @@ async def test_the_page_is_played_to_its_end(engine: str, tmp_path: Path) -> Non
                 studio.gate.set()
                 await socket.until("job_status", status="completed", ended=True)
                 result = (await socket.until("job_result"))["result"]
-        assert result == json.loads(page.RESULT.replace(ID, id))
+        assert result == json.loads(page.RESULT.replace(page.ID, id))
         job = (await hub.client.get(f"/api/jobs/{id}", headers=bearer)).json()
         assert (job["status"], job["customer"], job["priority"], job["result"]) == (
-            "completed", "customer-123", 75, result,
+            "completed", "studio-7", 75, result,
         )  # fmt: skip
         assert (await hub.client.get(f"/api/jobs/{id}/result", headers=bearer)).json() == result
 
@@ -94,5 +90,5 @@ async def test_the_page_is_played_to_its_end(engine: str, tmp_path: Path) -> Non
         bodies = [json.loads(one.body) for one in receiver.requests]
         assert [one["type"] for one in bodies] == ["job.submitted", "job.started", "job.progress", "job.completed"]
         assert {one["data"]["job_id"] for one in bodies} == {id}
-        assert {one.line for one in receiver.requests} == {"POST /job-notifications HTTP/1.1"}
-        assert {one.headers["authorization"] for one in receiver.requests} == {"Bearer client-webhook-token"}
+        assert {one.line for one in receiver.requests} == {"POST /told HTTP/1.1"}
+        assert {one.headers["authorization"] for one in receiver.requests} == {"Bearer what-the-studio-expects"}

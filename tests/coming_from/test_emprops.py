@@ -1,4 +1,4 @@
-"""The whole EmProps page, over real sockets, by a client and a worker that say nothing but what stands there."""
+"""The whole EmProps page, over real sockets and HTTP, in its words, by a client and a worker that say what it says."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from tests.hub.serving import Served, serving
 from tests.support.apps import url_of
 from tests.support.wrong_clock import MovedClock
 
-ID = "job-abc123"
-"""What stands in the page for the id of the job."""
-
-ACCEPT = json.dumps({"type": "accept_job", "job_id": ID, "worker_id": "worker-gpu-01"})
+ID = page.ID
+ACCEPT = json.dumps({"type": "accept_job", "job_id": ID, "worker_id": "render-03"})
 """The page says that workers accept, and not with which words."""
 
+WORDS = {"words": "emprops"}
 QUIET = HubOptions(maintenance=False, webhooks=False)
 
 
@@ -42,7 +41,9 @@ class Client:
         accepted = answer.json()
         assert accepted["status"] == "queued"
         self.id = accepted["job_id"]
-        await self._socket.connection.send(page.SUBSCRIBE.replace(ID, self.id))
+        await self._socket.connection.send(
+            json.dumps(json.loads(page.SUBSCRIBE) | {"job_id": self.id, "words": "emprops"})
+        )
         assert (await self._socket.until("job_status"))["status"] == "queued"
 
     async def hears(self, type: str, **wanted: Any) -> dict[str, Any]:
@@ -51,7 +52,7 @@ class Client:
 
     async def cancels(self) -> dict[str, Any]:
         """Cancel it; the job then."""
-        answer = await self._hub.client.post(f"/api/jobs/{self.id}/cancel", json={})
+        answer = await self._hub.client.post(f"/api/jobs/{self.id}/cancel", json={}, params=WORDS)
         assert answer.is_success, answer.text
         job: dict[str, Any] = answer.json()
         return job
@@ -63,7 +64,7 @@ class Client:
 
     async def sees(self) -> dict[str, Any]:
         """The job."""
-        job: dict[str, Any] = (await self._hub.client.get(f"/api/jobs/{self.id}")).json()
+        job: dict[str, Any] = (await self._hub.client.get(f"/api/jobs/{self.id}", params=WORDS)).json()
         return job
 
 
@@ -105,13 +106,14 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_claim_assigned_accept_progress_complete(engine: str, tmp_path: Path) -> None:
     async with stage(url_of(engine, tmp_path)) as (client, worker):
         await client.submit()
         wanted = json.loads(page.SUBMIT)
         assigned = await worker.claims()
-        assert (assigned["job_id"], assigned["job_type"], assigned["priority"]) == (client.id, "text_to_image", 75)
+        assert (assigned["job_id"], assigned["job_type"], assigned["priority"]) == (client.id, "render_frame", 75)
         assert (assigned["payload"], assigned["claim_timeout"]) == (wanted["payload"], 30000)
         assert (
             assigned["requirements"].items()
@@ -124,7 +126,7 @@ async def test_claim_assigned_accept_progress_complete(engine: str, tmp_path: Pa
 
         acknowledged = await worker.says(page.PROGRESS, "progress_acknowledged")
         assert not acknowledged["cancel"]
-        assert (await client.hears("job_status", status="running"))["attempt"] == 1
+        assert (await client.hears("job_status", status="in_progress"))["attempt"] == 1
         told, said = await client.hears("job_progress"), json.loads(page.PROGRESS)
         for name in ("progress", "message", "current_step", "estimated_completion", "connector_details"):
             assert told[name] == said[name]
@@ -140,6 +142,7 @@ async def test_claim_assigned_accept_progress_complete(engine: str, tmp_path: Pa
         assert (await client.sees())["rev"] == job["rev"]
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_a_failure_is_retried_after_the_delays_of_the_page(engine: str, tmp_path: Path) -> None:
     clock, retry = MovedClock(), json.loads(page.RETRY)
@@ -157,7 +160,7 @@ async def test_a_failure_is_retried_after_the_delays_of_the_page(engine: str, tm
             assert (told["outcome"], told["retry_at"]) == ("failed", failed["retry_at"])
             assert (told["error"]["type"], told["error"]["message"]) == (
                 "ServiceTimeoutError",
-                "Service connection timeout",
+                "no answer from the renderer",
             )
             clock.advance(delay / 2)
             await worker.says(page.CLAIM, "no_job")
@@ -202,7 +205,7 @@ async def test_a_time_out_is_retried_as_the_page_says(
     monkeypatch.setenv("HEADRACE_BEAT", "0.5")  # so that deadlines are looked at often
     clock = MovedClock()
     async with stage(App(url_of("sqlite", tmp_path), clock=clock), HubOptions(webhooks=False)) as (client, worker):
-        await client.submit(retry_delays=json.loads(page.RETRY)["retry_delays"])  # its conditions name no time-out
+        await client.submit(**json.loads(page.RETRY))  # its conditions are about errors, and name no time-out
         await worker.claims()
         await worker.accepts()
         await worker.says(page.PROGRESS, "progress_acknowledged")
@@ -243,14 +246,14 @@ async def test_a_job_is_cancelled_while_it_is_assigned(tmp_path: Path) -> None:
         await worker.says(ACCEPT, "stale_job")
 
 
-@pytest.mark.parametrize("status", ["accepted", "running"])
+@pytest.mark.parametrize("status", ["accepted", "in_progress"])
 @pytest.mark.parametrize("then", ["fails", "completes"])
 async def test_a_job_is_cancelled_in_the_hands_of_its_worker(status: str, then: str, tmp_path: Path) -> None:
     async with stage(url_of("sqlite", tmp_path)) as (client, worker):
         await client.submit(**json.loads(page.RETRY))
         await worker.claims()
         await worker.accepts()
-        if status == "running":
+        if status == "in_progress":
             await worker.says(page.PROGRESS, "progress_acknowledged")
         await client.hears("job_status", status=status)
         await client.cancels()
