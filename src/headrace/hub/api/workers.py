@@ -105,7 +105,7 @@ async def drain_worker(ask: OperationRequest) -> OperationReply:
     """Have a worker finish its jobs, and stop."""
     id = _id(ask)
     row = next((one for one in await ask.hub.app.workers.list() if one.info.id == id), None)
-    if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
+    if row is not None and row.info.own:
         raise Problem(
             409, "own-worker", "A hub needs this worker", "it delivers webhooks for a hub: stop the hub instead"
         )
