@@ -219,12 +219,12 @@ class Asking(Part):
         live, each = len(LIVE) + 1, len(tasks)
         assert (await lab.engine.records.ledger()).accepted == len(here)
         users = each - sum(map(is_own, tasks))
-        before = Ledger(users * (live + 3), users * live, users * 3, 0, *[users] * 3)
-        assert await lab.engine.records.ledger(users=True) == before
+        ledger = Ledger.of(users * (live + 3), users * live, (users, users, users), 0, (0, 0, 0))
+        assert await lab.engine.records.ledger(users=True) == ledger
         # What is pruned stays known for what it was.
         assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now, Status.FAILED: lab.now}) == 2 * each
-        after = Ledger(users * (live + 3), users * live, users, 2 * users, *[users] * 3, users, users)
-        assert await lab.engine.records.ledger(users=True) == after
+        ledger = Ledger.of(ledger.accepted, ledger.live, (0, 0, users), 2 * users, (users, users, 0))
+        assert await lab.engine.records.ledger(users=True) == ledger
         assert (await lab.engine.records.ledger()).unaccounted == 0
 
     async def test_a_job_that_comes_back_is_live_again(self, lab: Lab) -> None:

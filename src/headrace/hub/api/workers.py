@@ -65,6 +65,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """Its capabilities, for jobs with requirements."""
     customers: Customers | None
     """The customers that it takes jobs of; None: all."""
+    own: bool
+    """Whether it runs nothing but headrace's own tasks, such as deliveries of webhooks: no figure counts it then."""
 
     @classmethod
     def of(cls, row: WorkerRow) -> WorkerView:
@@ -151,6 +153,7 @@ _VIEW = {
     "queues": None,
     "offers": {"gpu_memory_gb": 16},
     "customers": None,
+    "own": False,
 }
 _FACT = {
     "code": "worker_free",
