@@ -39,7 +39,7 @@ def test_bare_and_with_options_and_reused() -> None:
 def test_headraces_own_names_are_not_for_tasks() -> None:
     app = App("memory://")
     for options in ({"name": "headrace.deliver"}, {"name": "mine", "aliases": ["headrace.mine"]}):
-        with pytest.raises(ConfigError, match="headrace keeps 'headrace.' for its own"):
+        with pytest.raises(ConfigError, match=r"headrace keeps 'headrace\.' for its own"):
             app.task(**options)(lambda: None)  # type: ignore[call-overload]
 
 

@@ -13,7 +13,7 @@ from headrace.cli.output.store import stats_view
 from headrace.core.stats.rollup import SLOTS, Rollup, Step, Totals, begin_of
 from headrace.engine import Beat, WorkerInfo
 from tests.contrib.prometheus.pages import value
-from tests.hub.api.test_stats_own_jobs import shown
+from tests.hub.api.test_stats_own_jobs import overview
 from tests.hub.api.world import small_app, world
 from tests.hub.live.listening import connected
 from tests.hub.serving import Served, serving
@@ -56,7 +56,7 @@ async def test_before_anything_was_finished_nothing_is_known(tmp_path: Path) -> 
         found = (await hub.client.get("/api/stats")).json()["metrics"]
         assert found == {"queue_depth": 0, "windows": {name: {"jobs": 0, **EMPTY} for name in ("5m", "1h", "24h")}}
         assert value((await hub.client.get("/metrics")).text, "headrace_success_ratio", window="1h") is None
-        assert "Success rate – – –" in shown((await hub.client.get("/", headers={"accept": "text/html"})).text)
+        assert "Success rate – – –" in await overview(hub)
 
 
 @pytest.mark.every_engine
@@ -85,7 +85,7 @@ async def test_every_surface_shows_the_same(kind: str, tmp_path: Path) -> None:
                 assert value(page, name, window=window) == numbers[field], name
         assert value(page, "headrace_queue_depth") == 3
 
-        front = shown((await hub.client.get("/", headers={"accept": "text/html"})).text)
+        front = await overview(hub)
         for line in (
             "Average queue time 1.5 s 1.5 s 1.5 s",
             "Average processing time 2.0 s 2.0 s 2.0 s",
