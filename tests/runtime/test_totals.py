@@ -238,8 +238,15 @@ def test_jobs_and_not_attempts_are_counted_as_retried_and_as_failed() -> None:
 
 def test_what_a_worker_has_measured_counts_and_not_what_the_store_saw() -> None:
     sums = FinishTotals()
-    whole = {"number": 1, "epoch": 1, "started_at": AT, "finished_at": AT + SECOND, "assigned_at": AT - SECOND}
-    done = Attempt(**whole, outcome=Outcome.COMPLETED, processing_time=0.25)
+    done = Attempt(
+        number=1,
+        epoch=1,
+        outcome=Outcome.COMPLETED,
+        assigned_at=AT - SECOND,
+        started_at=AT,
+        finished_at=AT + SECOND,
+        processing_time=0.25,
+    )
     sums.taken(done, attempted(1, 1, Status.COMPLETED))
     sums.taken(replace(done, outcome=Outcome.FAILED, processing_time=0.5), attempted(1, 1, Status.FAILED, 4.0))
     sums.taken(replace(done, processing_time=None), attempted(2, 2, Status.COMPLETED))

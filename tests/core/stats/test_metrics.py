@@ -30,7 +30,7 @@ def test_nothing_is_measured_of_nothing() -> None:
 
 
 def test_each_is_what_it_is_defined_to_be() -> None:
-    done = {"completed": 3, "died": 1, "repeated": 2, "assigned": 4, "queued": 10.0, "processed": 6.0}
+    done: dict[str, Any] = {"completed": 3, "died": 1, "repeated": 2, "assigned": 4, "queued": 10.0, "processed": 6.0}
     [one] = {one.jobs: one for one in windows(row(1, **done), row(2, SLOTS, slots=600.0, busy=150.0)).values()}.values()
     assert one == WindowMetrics(
         jobs=4,
@@ -44,8 +44,7 @@ def test_each_is_what_it_is_defined_to_be() -> None:
 
 def test_rates_are_of_jobs_and_not_of_attempts() -> None:
     """A job that failed three times and then completed."""
-    attempts = {"failed": 3, "retried": 3, "completed": 1, "repeated": 1}
-    found = windows(row(1, **attempts))["1h"]
+    found = windows(row(1, failed=3, retried=3, completed=1, repeated=1))["1h"]
     assert (found.jobs, found.success_rate, found.retry_rate) == (1, 1.0, 1.0)
 
 

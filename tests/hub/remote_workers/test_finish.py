@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.hub.api.world import world
 from tests.hub.remote_workers.working import work
@@ -20,7 +21,7 @@ async def test_a_worker_says_itself_how_long_it_took(tmp_path: Path) -> None:
         token = (await work(hub.client, "register_worker", worker_id="w", tasks=["resize"]))["token"]
         for message, seconds in (("complete_job", 67.5), ("fail_job", 120.0), ("fail_job", 1.0), ("complete_job", 2.5)):
             given = await work(hub.client, "claim_job", worker_id="w", token=token, queues=["q"], wait=20)
-            said = {"result": {}} if message == "complete_job" else {"error": "no"}
+            said: dict[str, Any] = {"result": {}} if message == "complete_job" else {"error": "no"}
             await work(hub.client, message, lease=given["lease"], processing_time=seconds, **said)
 
         async def known() -> bool:
