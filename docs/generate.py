@@ -49,6 +49,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.core.query": ("Page", "Ledger"),
     "headrace.core.stats.verification": ("Verification", "Invariant", "Mismatch"),
     "headrace.core.stats.charts": ("Charts", "Series", "Point"),
+    "headrace.core.stats.metrics": ("Metrics", "WindowMetrics"),
     "headrace.core.stats.histogram": ("Quantiles",),
     "headrace.core.stats.rollup": ("Step",),
     "headrace.core.status": ("Outcome", "Reason"),

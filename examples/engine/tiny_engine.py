@@ -42,6 +42,7 @@ from headrace.core.limits.selection import Usage, forgets, lapses, refusal, sele
 from headrace.core.limits.settings import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.matching.customers import dedup_of, turn_of
 from headrace.core.matching.match import Profile
+from headrace.core.own_tasks import is_own
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.stats.failures import FailureGroup, grouped
 from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads, loads_of
@@ -117,6 +118,7 @@ class Store:
         self.leases: dict[str, DutyLease] = {}
         self.usage = Usage()
         self.pruned: Counter[Status] = Counter()
+        self.own_pruned: Counter[Status] = Counter()  # of those, headrace's own
         self.seq = self.settings_rev = self.profiles_rev = 0
         self.audit: deque[Audited] = deque(maxlen=MAX_AUDIT_ENTRIES)
 
@@ -456,6 +458,7 @@ class Jobs(Role):
                 store.keys = {key: id for key, id in store.keys.items() if id != job.id}
                 store.merged = {id: one for id, one in store.merged.items() if one != job.id}
             store.pruned.update(job.status for job in gone)
+            store.own_pruned.update(job.status for job in gone if is_own(job.task))
             in_line = {(job.task, turn_of(job.spec)) for job in store.jobs.values() if job.status is Status.QUEUED}
             turns = {(job.task, key) for job in gone if (key := turn_of(job.spec)) is not None}
             for turn in turns & store.usage.last.keys():
@@ -484,6 +487,10 @@ class Jobs(Role):
             return [store.jobs.get(id) for id in ids]
 
 
+def _by_kind(counts: Counter[Status]) -> tuple[int, int, int]:
+    return counts[Status.COMPLETED], counts[Status.FAILED], counts[Status.CANCELLED]
+
+
 class Records(Role):
     """Questions about jobs."""
 
@@ -507,12 +514,14 @@ class Records(Role):
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         with self.store() as store:
-            groups: dict[tuple[str, Status], list[Job]] = {}
+            groups: dict[tuple[str, Status, bool], list[Job]] = {}
             for job in (as_seen(one, now) for one in store.jobs.values() if history or one.status not in HISTORY):
-                groups.setdefault((job.queue, job.status), []).append(job)
+                groups.setdefault((job.queue, job.status, is_own(job.task)), []).append(job)
             return [
-                Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
-                for (queue, status), jobs in sorted(groups.items())
+                Count(
+                    queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None, own=own
+                )
+                for (queue, status, own), jobs in sorted(groups.items())
             ]
 
     async def history(self, id: UUID) -> History:
@@ -520,13 +529,15 @@ class Records(Role):
             attempts = store.attempts.get(id, {})
             return History(tuple(attempts[number] for number in sorted(attempts)), tuple(store.events.get(id, ())))
 
-    async def ledger(self) -> Ledger:
+    async def ledger(self, *, users: bool = False) -> Ledger:
         with self.store() as store:
-            kinds = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
-            there, gone = Counter(job.status for job in store.jobs.values()), store.pruned
-            live = sum(there[status] for status in LIVE)
-            kept, pruned = ((counts[kinds[0]], counts[kinds[1]], counts[kinds[2]]) for counts in (there, gone))
-            return Ledger.of(store.seq, live, kept, gone.total(), pruned)
+            there, own = Counter[Status](), Counter[Status]()
+            for job in store.jobs.values():
+                (own if users and is_own(job.task) else there)[job.status] += 1
+            gone = store.pruned - store.own_pruned if users else store.pruned
+            live, kept = sum(there[status] for status in LIVE), _by_kind(there)
+            accepted = store.seq - (own.total() + store.own_pruned.total() if users else 0)
+            return Ledger.of(accepted, live, kept, gone.total(), _by_kind(gone))
 
     async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         if book == "ledger":

@@ -36,6 +36,13 @@ def test_bare_and_with_options_and_reused() -> None:
     assert app._handlers["drei"] is app._handlers["three"] is other.handler
 
 
+def test_headraces_own_names_are_not_for_tasks() -> None:
+    app = App("memory://")
+    for options in ({"name": "headrace.deliver"}, {"name": "mine", "aliases": ["headrace.mine"]}):
+        with pytest.raises(ConfigError, match=r"headrace keeps 'headrace\.' for its own"):
+            app.task(**options)(lambda: None)
+
+
 def test_a_second_task_of_a_name_is_refused_with_both_places() -> None:
     app = App("memory://")
 

@@ -12,7 +12,7 @@ from headrace.core.attempt import Attempt
 from headrace.core.defaults import MAX_STATS_SERIES
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
-from headrace.core.stats.rollup import Rollup, Step
+from headrace.core.stats.rollup import SLOTS, Rollup, Step, Totals
 from headrace.core.status import Outcome, Status
 from headrace.runtime.totals import MAX_GATHERED_JOBS, FinishTotals
 
@@ -196,3 +196,87 @@ def test_an_attempt_on_record_is_counted_as_it_ended() -> None:
     for _ in range(MAX_GATHERED_JOBS):
         sums.taken(Attempt(number=1, epoch=1, outcome=Outcome.COMPLETED, started_at=began, finished_at=AT), job)
     assert sums.completed == [], "many are added up at once"
+
+
+def attempted(number: int, charged: int, status: Status, queued: float = 4.0) -> Job:
+    """A job whose attempt of this number has just ended, which was assigned so many seconds after it arrived."""
+    job = job_of("a", "q", AT, queued + 1, status)
+    return replace(job, attempt=number, charged=charged, assigned_at=job.arrived_at + queued * SECOND)
+
+
+def totals_of(sums: FinishTotals) -> Totals:
+    sums.gather()
+    [row] = sums.report(ME)[1]
+    return row.totals
+
+
+def test_a_job_is_queued_until_its_first_assignment() -> None:
+    sums = FinishTotals()
+    done = Status.COMPLETED
+    for job in (attempted(1, 1, done, 4.0), attempted(1, 1, done, 2.0), attempted(2, 1, done, 900.0)):
+        sums.completed.append((job, AT, AT + SECOND))  # the last was snoozed once: it waited for its own time
+    found = totals_of(sums)
+    assert (found.assigned, found.queued, found.completed, found.repeated) == (2, 6.0, 3, 0)
+    assert found.processed == 3.0
+
+
+def test_a_first_attempt_that_failed_was_queued_as_well() -> None:
+    sums, job = FinishTotals(), attempted(1, 1, Status.RETRYING)
+    sums.ended(replace(job, assigned_at=None), Outcome.FAILED, AT, AT + SECOND, job.assigned_at)
+    found = totals_of(sums)
+    assert (found.assigned, found.queued, found.died, found.repeated, found.processed) == (1, 4.0, 0, 0, 0.0)
+
+
+def test_jobs_and_not_attempts_are_counted_as_retried_and_as_failed() -> None:
+    sums = FinishTotals()
+    sums.completed.append((attempted(3, 3, Status.COMPLETED), AT, AT))
+    for job in (attempted(1, 1, Status.FAILED), attempted(4, 4, Status.FAILED), attempted(4, 4, Status.CANCELLED)):
+        sums.ended(job, Outcome.FAILED, AT, AT, job.assigned_at)
+    found = totals_of(sums)
+    assert (found.completed, found.died, found.repeated, found.failed, found.assigned) == (1, 2, 2, 3, 1)
+
+
+def test_what_a_worker_has_measured_counts_and_not_what_the_store_saw() -> None:
+    sums = FinishTotals()
+    done = Attempt(
+        number=1,
+        epoch=1,
+        outcome=Outcome.COMPLETED,
+        assigned_at=AT - SECOND,
+        started_at=AT,
+        finished_at=AT + SECOND,
+        processing_time=0.25,
+    )
+    sums.taken(done, attempted(1, 1, Status.COMPLETED))
+    sums.taken(replace(done, outcome=Outcome.FAILED, processing_time=0.5), attempted(1, 1, Status.FAILED, 4.0))
+    sums.taken(replace(done, processing_time=None), attempted(2, 2, Status.COMPLETED))
+    found = totals_of(sums)
+    assert (found.completed, found.died, found.repeated, found.processed) == (2, 1, 1, 1.25)
+    assert (found.ran.count, found.ran.seconds) == (3, 1.75)
+    assert (found.assigned, found.queued) == (2, 8.0)
+
+
+def test_the_use_of_slots_is_handed_in_with_a_report_or_once_a_minute() -> None:
+    sums = FinishTotals()
+    for n in range(6):
+        sums.occupied(20.0, 5.0, AT + 10 * n * SECOND)
+        assert sums.report(ME) == (0, ()), "an idle worker writes little"
+    sums.occupied(20.0, 5.0, AT + 60 * SECOND)
+    number, rows = sums.report(ME)
+    end = AT.replace(second=0) + 60 * SECOND
+    assert rows == (Rollup(Step.MINUTE, end, SLOTS, "", Totals(slots=140.0, busy=35.0)),)
+    sums.acknowledged(number)
+    sums.occupied(20.0, 5.0, AT + 70 * SECOND)
+    assert sums.report(ME) == (0, ())
+    add(sums, "a", "q", AT + 70 * SECOND)
+    _, rows = sums.report(ME)
+    assert {row.task: row.totals.slots for row in rows} == {"a": 0.0, SLOTS: 20.0}
+
+
+def test_metrics_of_the_process_have_no_task_for_slots() -> None:
+    sums = FinishTotals()
+    sums.follow()
+    sums.occupied(20.0, 5.0, AT)
+    add(sums, "a", "q", AT)
+    sums.report(ME)
+    assert set(sums.ever()[0]) == {("a", "q")}

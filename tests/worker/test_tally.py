@@ -13,7 +13,7 @@ import pytest
 from headrace.core.defaults import Rules
 from headrace.core.lifecycle.loss import lose
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.stats.rollup import Totals
+from headrace.core.stats.rollup import SLOTS, Totals
 from headrace.core.status import Cause, Status
 from headrace.errors import Snooze
 from headrace.worker import tally as tallying
@@ -202,6 +202,9 @@ async def test_what_a_worker_finished_is_handed_in_at_the_latest_when_it_stops(e
         now = shop.host.clock.now()
         for row in await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1)):
             found.setdefault((row.task, row.queue), Totals()).merge(row.totals)
+        slots = found.pop((SLOTS, ""))
+        assert 0 <= slots.busy <= slots.slots
+        assert slots.slots > 0
         assert found.keys() == {("fine", "q"), ("boom", "default"), ("later", "default"), ("slow", "default")}
         fine_, boom_, later_, slow_ = (found[name, "q" if name == "fine" else "default"] for name in NAMES)
         assert (fine_.completed, fine_.attempts, fine_.waited.count, fine_.ran.count) == (5, 5, 5, 5)
@@ -209,3 +212,9 @@ async def test_what_a_worker_finished_is_handed_in_at_the_latest_when_it_stops(e
         assert (later_.snoozed, later_.completed, later_.attempts, later_.ran.count) == (1, 1, 2, 1)
         assert (slow_.timed_out, slow_.cancelled, slow_.attempts) == (1, 1, 2)
         assert slow_.ran.seconds >= 0.05
+        jobs = {one: (one_.died, one_.repeated, one_.assigned) for (one, _), one_ in found.items()}
+        assert jobs == {"fine": (0, 0, 5), "boom": (1, 1, 1), "later": (0, 0, 1), "slow": (1, 0, 2)}
+        assert fine_.processed == pytest.approx(fine_.ran.seconds)
+        assert slow_.processed == 0
+        assert 0 <= fine_.queued <= fine_.waited.seconds
+        assert 0 <= boom_.queued <= boom_.waited.seconds

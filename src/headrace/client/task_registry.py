@@ -19,6 +19,7 @@ from headrace.client.options import (
 )
 from headrace.client.task import AsyncTask, PlainTask, StreamTask, Task
 from headrace.core.limits.settings import TaskRule
+from headrace.core.own_tasks import OWN_PREFIX, is_own
 from headrace.core.schedule.rules import Continuous, Cron, Every
 from headrace.core.times import Seconds
 from headrace.errors import ConfigError, DuplicateTask, NotBound, shown
@@ -114,6 +115,8 @@ class Register:
         found: dict[str, Task[Any, Any]] = {}
         for task in tasks:
             for name in dict.fromkeys((task.name, *task.handler.aliases)):
+                if is_own(name):  # no figure would count its jobs
+                    raise ConfigError(f"a task must not be called {name!r}: headrace keeps {OWN_PREFIX!r} for its own")
                 other = self.tasks.get(name) or found.get(name)
                 if other is not None and other.handler is not task.handler:
                     places = f"{other.handler.place} and {task.handler.place}"

@@ -97,6 +97,8 @@ class Count(msgspec.Struct, Record, frozen=True):
     status: Status
     jobs: int
     oldest: datetime | None = None
+    own: bool = False
+    """Whether they are headrace's own (``core.own_tasks.is_own``), which are counted apart."""
 
 
 class Ledger(msgspec.Struct, Record, frozen=True):
@@ -129,6 +131,23 @@ class Ledger(msgspec.Struct, Record, frozen=True):
         completed, failed, cancelled = (there + gone for there, gone in zip(kept, pruned_as, strict=True))
         unknown = pruned - sum(pruned_as)
         return cls(accepted, live, sum(kept), pruned, completed, failed, cancelled, *pruned_as, unknown)
+
+    def without(self, live: int, kept: tuple[int, int, int], pruned_as: tuple[int, int, int]) -> Ledger:
+        """Return the ledger of all jobs but these; what is missing from the sum still is."""
+        completed, failed, cancelled = (there + gone for there, gone in zip(kept, pruned_as, strict=True))
+        return Ledger(
+            accepted=self.accepted - live - completed - failed - cancelled,
+            live=self.live - live,
+            ended=self.ended - sum(kept),
+            pruned=self.pruned - sum(pruned_as),
+            completed=self.completed - completed,
+            failed=self.failed - failed,
+            cancelled=self.cancelled - cancelled,
+            pruned_completed=self.pruned_completed - pruned_as[0],
+            pruned_failed=self.pruned_failed - pruned_as[1],
+            pruned_cancelled=self.pruned_cancelled - pruned_as[2],
+            pruned_unknown=self.pruned_unknown,
+        )
 
     @property
     def unaccounted(self) -> int:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.core.stats.charts import Charts
-from headrace.core.status import Status
 from headrace.core.webhooks.delivery import TASK as DELIVER
 from headrace.dashboard.format import count, length, percent
 from headrace.engine import Check
@@ -77,10 +76,10 @@ def waiting_long(queues: Sequence[QueueInfo], now: datetime, trends: Trends, hou
     before = waits_before(hour, now)
     found = list[Alert]()
     for queue in queues:
-        depth, running = queue.counts.get(Status.QUEUED, 0), queue.counts.get(Status.RUNNING, 0)
+        depth, running = queue.depth, queue.running
         if not depth or queue.paused:
             continue
-        waits = now - queue.oldest if queue.oldest else timedelta()
+        waits = now - queue.waiting_since if queue.waiting_since else timedelta()
         more, since = trends.growth(queue.name, depth, now)
         usual = before.get(queue.name)
         slower = usual is not None and depth >= MIN_QUEUED_JOBS and waits >= max(SLOW_WAIT, SLOWER_RATIO * usual)
@@ -127,7 +126,7 @@ def failing(charts: Charts) -> list[Alert]:
 def full(queues: Sequence[QueueInfo], limits: Sequence[LimitInfo], usage: LimitUsage) -> list[Alert]:
     """Return alerts for limits that are used up while jobs wait."""
     found = list[Alert]()
-    waits = {queue.name: queue.counts.get(Status.QUEUED, 0) for queue in queues}
+    waits = {queue.name: queue.depth for queue in queues}
     for queue in queues:
         held, most = usage.queues.get(queue.name, 0), queue.max_concurrency
         if most is not None and held >= most and waits[queue.name]:
@@ -153,7 +152,7 @@ class Trends:
     def note(self, queues: Sequence[QueueInfo], now: datetime) -> None:
         """Store the current depth."""
         if not self._seen or now - self._seen[-1][0] >= timedelta(seconds=5):
-            self._seen.append((now, {queue.name: queue.counts.get(Status.QUEUED, 0) for queue in queues}))
+            self._seen.append((now, {queue.name: queue.depth for queue in queues}))
         while self._seen and now - self._seen[0][0] > ALERT_WINDOW:
             self._seen.popleft()
 

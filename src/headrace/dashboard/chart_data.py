@@ -7,12 +7,13 @@ kept for a while, and a chart of days reads only what is new since.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headrace.core.own_tasks import is_own
 from headrace.core.stats.charts import By, Charts, charts_of
-from headrace.core.stats.rollup import STEP_RETENTION, Rollup, Step, begin_of, merged
+from headrace.core.stats.rollup import Rollup, Step, begin_of, merged, parts_of
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -25,10 +26,6 @@ SETTLED_AFTER = timedelta(minutes=10)
 """An hour is kept from so long after its end on: by then workers have written what they finished in it."""
 REFRESH_SECONDS = 600.0
 """Seconds after which everything is read anew: a worker that could not reach the store writes later than that."""
-MINUTE_RETENTION = STEP_RETENTION[Step.MINUTE] + timedelta(hours=2)
-"""The age up to which there may be rows for minutes. There one hour is read at a time, and before that two days, so
-that other requests on this loop do not wait long."""
-SHORT_SPAN, LONG_SPAN = timedelta(hours=1), timedelta(days=2)
 
 
 class Span:
@@ -36,18 +33,26 @@ class Span:
 
     def __init__(self, rows: list[Rollup], since: datetime, until: datetime, step: Step) -> None:
         self._rows, self._since, self._until, self._step = rows, since, until, step
-        self._made: dict[tuple[By, str | None, str | None, bool], Charts] = {}
+        self._made: dict[tuple[By, str | None, str | None, bool, bool], Charts] = {}
         self._drawn: dict[Hashable, Any] = {}
 
     def charts(
-        self, by: By = "all", *, task: str | None = None, queue: str | None = None, times: bool = True
+        self,
+        by: By = "all",
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        times: bool = True,
+        own: bool = False,
     ) -> Charts:
-        """Return the charts of this task or queue, or of all; ``times``: with durations."""
-        name = by, task, queue, times
+        """Return the charts of this task or queue, or of all; ``times``: with durations; ``own``: with headrace's own
+        tasks, which are left out unless ``task`` names one."""
+        own = own or (task is not None and is_own(task))
+        name = by, task, queue, times, own
         found = self._made.get(name)
         if found is None:
             rows = (row for row in self._rows if task in (None, row.task) and queue in (None, row.queue))
-            found = self._made[name] = charts_of(rows, self._since, self._until, self._step, by, times=times)
+            found = self._made[name] = charts_of(rows, self._since, self._until, self._step, by, times=times, own=own)
         return found
 
     def drawn(self, name: Hashable, draw: Callable[[], T]) -> T:
@@ -85,19 +90,10 @@ class Past:
                 # Old hours are merged into days: a day must not be read in two parts.
                 self._since = self._until = until = begin_of(since, Step.DAY)
                 self._hours, self._read_at = [], self._app.host.clock.monotonic()
-            for low, high in _parts(until, edge):
+            for low, high in parts_of(until, edge):
                 self._hours += _hours(await self._app.stats.rollups(low, high), low)
                 self._until = high
             return [*self._hours, *_hours(await self._app.stats.rollups(edge, now), edge)]
-
-
-def _parts(low: datetime, edge: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the time up to an edge, in parts."""
-    while low < edge:
-        minutes = edge - MINUTE_RETENTION
-        high = min(begin_of(low, Step.DAY) + LONG_SPAN, minutes) if low < minutes else min(low + SHORT_SPAN, edge)
-        yield low, high
-        low = high
 
 
 def _hours(rows: list[Rollup], since: datetime) -> list[Rollup]:

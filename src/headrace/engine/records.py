@@ -46,14 +46,19 @@ class Records(Protocol):
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         """Return how many jobs each queue has in each status, as seen now, with the first arrival of live ones; sorted.
 
+        Headrace's own jobs (``core.own_tasks.is_own``) are counted apart, as a ``Count`` of their own.
+
         Without ``history``, completed and cancelled jobs are left out, and must not slow it down: it is called often.
         """
 
     async def history(self, id: UUID) -> History:
         """Return the attempts and events of one job, oldest first; empty for a missing job."""
 
-    async def ledger(self) -> Ledger:
-        """Return how many jobs were ever stored, and how they ended. ``unaccounted`` is 0 at every moment."""
+    async def ledger(self, *, users: bool = False) -> Ledger:
+        """Return how many jobs were ever stored, and how they ended. ``unaccounted`` is 0 at every moment.
+
+        ``users``: without headrace's own jobs, also of those that are pruned.
+        """
 
     async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         """Check one of ``core.stats.verification.BOOKS``, as of one moment, while others write.

@@ -17,6 +17,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.liveness import silent_since
 from headrace.core.matching.customers import Customers
 from headrace.core.matching.match import by_service
+from headrace.core.own_tasks import runs_only_own
 from headrace.core.stats.rollup import Rollup
 from headrace.core.stats.utilisation import Utilisation
 
@@ -79,6 +80,11 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     def runs_services(self) -> bool:
         """Return whether it names no tasks, as one behind a hub may: then it runs jobs that require its services."""
         return self.name is not None and not self.tasks
+
+    @property
+    def own(self) -> bool:
+        """Return whether it runs nothing but headrace's own tasks, as the worker of a hub that delivers webhooks."""
+        return runs_only_own(self.tasks)
 
     def runs(self, task: str, requires: Mapping[str, Any]) -> bool:
         """Return whether it runs jobs of this task at all, whatever else they require."""

@@ -15,7 +15,7 @@ from uuid import UUID
 from headrace.core.attempt import Attempt
 from headrace.core.job import Job
 from headrace.core.stats.histogram import BOUNDS
-from headrace.core.stats.rollup import OTHER, Rollup, Step, Totals, begin_of, merged
+from headrace.core.stats.rollup import OTHER, SLOTS, Rollup, Step, Totals, begin_of, merged
 from headrace.core.status import Outcome, Status
 
 __all__ = ["MAX_GATHERED_JOBS", "MAX_PAIRS", "MEASURED", "FinishTotals", "LifetimeTotals", "Pair"]
@@ -101,6 +101,10 @@ class FinishTotals:
         """The worker that sent it, by its id; None: no store can have it."""
         self.stale = 0
         """Attempts that ended too late to count."""
+        self._slots, self._busy = 0.0, 0.0
+        """Seconds of slots, and of those at work, that are not handed in yet."""
+        self._slots_since: datetime | None = None
+        self._slots_at = _NEVER
         self._ever: LifetimeTotals | None = None
         """All that was ever counted, where metrics need that."""
 
@@ -126,16 +130,21 @@ class FinishTotals:
             begin = end = _NEVER
             totals, last = Totals(), None
             waits, runs = totals.waited.counts, totals.ran.counts
-            count, waited, ran = 0, 0.0, 0.0
+            count, waited, ran, first, queued = 0, 0.0, 0.0, 0, 0.0
             for job, began, at in done:
                 if job.spec is not last or job.moved_to is not None or not begin <= at < end:
-                    totals.add(count, waited, ran)
+                    totals.add(count, waited, ran, first, queued)
                     # A job that shares the spec of one that was moved is in another queue.
                     begin, last = begin_of(at, Step.MINUTE), job.spec if job.moved_to is None else None
                     end, totals = begin + _MINUTE, self._totals(begin, job.task, job.queue)
                     waits, runs = totals.waited.counts, totals.ran.counts
-                    count, waited, ran = 0, 0.0, 0.0
+                    count, waited, ran, first, queued = 0, 0.0, 0.0, 0, 0.0
                 count += 1
+                if job.attempt == 1 and (assigned := job.assigned_at) is not None:
+                    first += 1
+                    queued += (assigned - job.arrived_at).total_seconds()
+                elif job.charged > 1:
+                    totals.repeated += 1
                 seconds = (began - job.arrived_at).total_seconds()
                 if seconds < 0.0:  # a clock was set
                     seconds = 0.0
@@ -148,28 +157,63 @@ class FinishTotals:
                 place = bisect_left(BOUNDS, seconds)
                 runs[place] = runs.get(place, 0) + 1
                 ran += seconds
-            totals.add(count, waited, ran)
+            totals.add(count, waited, ran, first, queued)
 
     def taken(self, attempt: Attempt, job: Job) -> None:
         """Count an attempt as it is on record; ``job`` is as stored after it."""
         if attempt.outcome is not Outcome.COMPLETED:
-            self.ended(job, attempt.outcome, attempt.started_at, attempt.finished_at)
+            took, assigned = attempt.processing_time, attempt.assigned_at
+            self.ended(job, attempt.outcome, attempt.started_at, attempt.finished_at, assigned, took)
             return
-        self.completed.append((job, attempt.started_at or attempt.finished_at, attempt.finished_at))
+        began = attempt.started_at or attempt.finished_at
+        if attempt.processing_time is not None:  # what the worker has measured counts, not what the store saw
+            self._took_so_long(job, began, attempt.finished_at, attempt.processing_time)
+            return
+        self.completed.append((job, began, attempt.finished_at))
         if len(self.completed) >= MAX_GATHERED_JOBS:
             self.gather()
 
-    def ended(self, job: Job, outcome: Outcome, began: datetime | None, at: datetime) -> None:
-        """Count an attempt that did not complete its job; ``job`` is as stored after it."""
+    def _took_so_long(self, job: Job, began: datetime, at: datetime, seconds: float) -> None:
+        """Count an attempt that completed its job and took so many seconds."""
         with self._lock:
-            if job.status is Status.FAILED and self._ever is not None:
-                self._ever.died(job.task, job.queue)
             totals = self._totals(begin_of(at, Step.MINUTE), job.task, job.queue)
+            totals.completed += 1
+            totals.processed += seconds
+            totals.repeated += job.charged > 1
+            _count_first(totals, job, job.assigned_at)
+            totals.waited.add(max(0.0, (began - job.arrived_at).total_seconds()))
+            totals.ran.add(seconds)
+
+    def ended(
+        self,
+        job: Job,
+        outcome: Outcome,
+        began: datetime | None,
+        at: datetime,
+        assigned: datetime | None = None,
+        took: float | None = None,
+    ) -> None:
+        """Count an attempt that did not complete its job; ``job`` is as stored after it. ``assigned``: when its worker
+        got it; ``took``: the seconds that its worker has measured."""
+        with self._lock:
+            totals = self._totals(begin_of(at, Step.MINUTE), job.task, job.queue)
+            if job.status is Status.FAILED:
+                totals.died += 1
+                totals.repeated += job.charged > 1
+                if self._ever is not None:
+                    self._ever.died(job.task, job.queue)
+            _count_first(totals, job, assigned)
             setattr(totals, outcome.value, getattr(totals, outcome.value) + 1)
             totals.retried += job.status is Status.RETRYING
             if began is not None and outcome in MEASURED:
                 totals.waited.add(max(0.0, (began - job.arrived_at).total_seconds()))
-                totals.ran.add(max(0.0, (at - began).total_seconds()))
+                totals.ran.add(max(0.0, (at - began).total_seconds() if took is None else took))
+
+    def occupied(self, slots: float, busy: float, at: datetime) -> None:
+        """Add so many seconds of slots, and of those at work, up to this moment."""
+        with self._lock:
+            self._slots, self._busy, self._slots_at = self._slots + slots, self._busy + busy, at
+            self._slots_since = self._slots_since or at
 
     def report(self, worker: UUID) -> tuple[int, tuple[Rollup, ...]]:
         """What this worker is to hand in now, and its number; 0: nothing.
@@ -180,7 +224,7 @@ class FinishTotals:
         with self._lock:
             if self._sender is not None and self._sender != worker:
                 self._handed_in = ()
-            if not self._handed_in and self._minutes:
+            if not self._handed_in and (self._minutes or self._slots_are_due):
                 taken, self._minutes = self._minutes, {}
                 if self._ever is not None:
                     for series in taken.values():
@@ -192,6 +236,7 @@ class FinishTotals:
                         for (task, queue), totals in series.items()
                     )
                 )
+                self._handed_in += self._slots_taken()
                 self._number, self._tries = self._rising(self._number), 0
             if not self._handed_in:
                 return 0, ()
@@ -212,9 +257,28 @@ class FinishTotals:
                 self._handed_in = ()
             self._tries, self._sender = 0, None
 
+    @property
+    def _slots_are_due(self) -> bool:
+        """Whether the use of slots is handed in alone: once a minute, so that an idle worker writes little."""
+        return self._slots_since is not None and self._slots_at - self._slots_since >= _MINUTE
+
+    def _slots_taken(self) -> tuple[Rollup, ...]:
+        if not self._slots:
+            return ()
+        totals = Totals(slots=self._slots, busy=self._busy)
+        self._slots, self._busy, self._slots_since = 0.0, 0.0, self._slots_at
+        return (Rollup(Step.MINUTE, begin_of(self._slots_at, Step.MINUTE), SLOTS, "", totals),)
+
     def _totals(self, minute: datetime, task: str, queue: str) -> Totals:
         series = self._minutes.setdefault(minute, {})
         totals = series.get((task, queue))
         if totals is None:
             totals = series[task, queue] = Totals()
         return totals
+
+
+def _count_first(totals: Totals, job: Job, assigned: datetime | None) -> None:
+    """Count how long a job was queued, if this was its first attempt and it is known when it was assigned."""
+    if job.attempt == 1 and assigned is not None:
+        totals.assigned += 1
+        totals.queued += max(0.0, (assigned - job.arrived_at).total_seconds())

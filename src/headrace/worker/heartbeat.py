@@ -188,6 +188,7 @@ class Heartbeat:
         worker, clock = self._worker.id, self._host.store_clock
         asked = None if clock is None else clock.asking()
         proof = self._proof(worker)
+        self._worker.report_slots()
         number, finished = self._worker.sums.report(worker)
         beat = replace(self._worker.beat(self.blocked), proof=proof, report=number, finished=finished)
         answer = await session.workers.beat(worker, beat, self._host.clock.now())

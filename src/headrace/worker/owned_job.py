@@ -43,6 +43,7 @@ class OwnedJob:
         "_on_settled",
         "_queue",
         "_took",
+        "assigned_at",
         "ended_at",
         "ending",
         "handler",
@@ -69,6 +70,8 @@ class OwnedJob:
         """When the handler was called; the start itself may not be stored yet."""
         self.permits: Permits | None = None
         """What its claim has spent of rates, if a rate counts it: it begins in time, or not at all."""
+        self.assigned_at: datetime | None = None
+        """When the worker got the job, of an attempt that did not complete it: the job itself may have forgotten."""
         self.ending: Ending | None = None
         """How the attempt ended; set once, by the first that ends it."""
         self.ended_at: datetime | None = None
@@ -125,7 +128,9 @@ class OwnedJob:
         ending, at, writer = self.ending, self.ended_at, self.writer
         assert ending is not None
         assert at is not None
-        chance = 0.0 if type(ending) is Completed else writer.host.dice.chance()  # for the pause before a retry
+        chance = 0.0
+        if type(ending) is not Completed:
+            chance, self.assigned_at = writer.host.dice.chance(), job.assigned_at  # for the pause before a retry
         return finish(job, ending, at, chance, writer.engine.rules, self.started_at, self._took)
 
     def release(self) -> None:

@@ -89,7 +89,8 @@ class Tally:
     def _add(self, owned: OwnedJob, outcome: Outcome) -> None:
         """Add up an attempt that did not complete its job."""
         outcome = Outcome.CANCELLED if owned.job.status is Status.CANCELLED else outcome
-        self.sums.ended(owned.job, outcome, owned.started_at, owned.ended_at or self._clock.now())
+        ended_at = owned.ended_at or self._clock.now()
+        self.sums.ended(owned.job, outcome, owned.started_at, ended_at, owned.assigned_at)
 
     def _say(self, owned: OwnedJob, stored: bool) -> None:
         job, began, ended = owned.job, owned.started_at, owned.ended_at

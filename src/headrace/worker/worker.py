@@ -19,6 +19,7 @@ from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import release
 from headrace.core.lifecycle.suspects import REQUIREMENT
+from headrace.core.own_tasks import runs_only_own
 from headrace.core.stats.utilisation import Meter
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
@@ -124,6 +125,7 @@ class Worker(Service):
         """There if it was retired; set when a stop is requested all the same."""
         self._leaving = Drain(engine, self.retire)
         self._meter = Meter(self.ticked_at)
+        self._own = runs_only_own(self.handlers)
         self._claimed_at: datetime | None = None
         self._polled_at: datetime | None = None
 
@@ -357,6 +359,7 @@ class Worker(Service):
     async def _hand_in(self) -> None:
         """Hand in what was finished since the last beat."""
         self.sums.gather()
+        self.report_slots()
         number, finished = self.sums.report(self.id)
         if finished:
             last = replace(self.beat(False), report=number, finished=finished)
@@ -465,6 +468,12 @@ class Worker(Service):
     def measure(self) -> None:
         """Note how many slots are busy: now and then is exact enough, and costs those that run jobs nothing."""
         self._meter.note(self._slots.busy, self.concurrency, self.host.clock.monotonic())
+
+    def report_slots(self) -> None:
+        """Add how busy the slots were since the last beat to what is handed in, unless they are headrace's own."""
+        if not self._own:
+            clock = self.host.clock
+            self.sums.occupied(*self._meter.taken(clock.monotonic()), clock.now())
 
     def executing(self) -> Iterable[Run]:
         """The runs in their handlers, except those of jobs that a transaction of the handler has."""

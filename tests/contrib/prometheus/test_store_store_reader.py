@@ -12,11 +12,20 @@ import pytest
 from headrace import App
 from headrace.client.api.stats import StoreSnapshot
 from headrace.contrib.prometheus.store import Figures, StoreReader
+from headrace.core.stats.metrics import Metrics
 from headrace.errors import Unavailable
 from headrace.testing import FakeClock
 from tests.support.until import until
 
-EMPTY = StoreSnapshot(counts=(), paused=frozenset(), named=frozenset(), alive=3, silent=0, schedules=())
+EMPTY = StoreSnapshot(
+    counts=(),
+    paused=frozenset(),
+    named=frozenset(),
+    alive=3,
+    silent=0,
+    metrics=Metrics(queue_depth=0, windows={}),
+    schedules=(),
+)
 
 
 class Desk:

@@ -22,6 +22,7 @@ from headrace.core.explain.explanation import Explanation, Fact
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
 from headrace.core.query import Ledger, Page
+from headrace.core.stats.metrics import Metrics, WindowMetrics
 from headrace.core.status import Outcome, Status
 from headrace.engine import Beat, Check, WorkerInfo, WorkerRow
 
@@ -44,7 +45,9 @@ RECORDS: list[Record] = [
     Page((job(), job()), "7"),
     Page((Batch(id=ID, created_at=NOW, touched_at=NOW),)),
     Ledger(1, 1, 0, 0),
-    Stats({Status.QUEUED: 1}, Ledger(1, 1, 0, 0), 1, NOW),
+    Stats(
+        {Status.QUEUED: 1}, Ledger(1, 1, 0, 0), 1, NOW, Metrics(queue_depth=1, windows={"5m": WindowMetrics(jobs=1)})
+    ),
     QueueInfo("mail", 0, False, {Status.QUEUED: 1}, NOW),
     TaskInfo("add", "default", 50, 1800.0, {"type": "object"}, True),
     WORKER,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.core.stats.charts import charts_of, step_for
-from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
+from headrace.core.stats.rollup import SLOTS, Rollup, Step, Totals, begin_of
 
 NOW = datetime(2026, 5, 4, 13, 37, 42, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -73,3 +73,12 @@ def test_where_only_days_are_kept_a_point_is_a_day() -> None:
 def test_what_is_outside_is_left_out() -> None:
     rows = [row(2 * HOUR, completed=1), row(-2 * HOUR, completed=1)]
     assert charts_of(rows, NOW - HOUR, NOW, Step.MINUTE).series == ()
+
+
+def test_headraces_own_tasks_are_in_no_chart_unless_asked_for() -> None:
+    rows = [row(HOUR / 2, completed=1), row(HOUR / 2, task="headrace.deliver", failed=1), row(HOUR / 2, task=SLOTS)]
+    for own, tasks in ((False, ["a"]), (True, ["a", "headrace.deliver"])):
+        found = charts_of(rows, NOW - HOUR, NOW, Step.MINUTE, own=own)
+        assert [series.task for series in found.series] == tasks
+        [whole] = charts_of(rows, NOW - HOUR, NOW, Step.MINUTE, "all", own=own).series
+        assert (whole.total.completed, whole.total.failed) == (1, int(own))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
 from headrace.core.stats.rollup import (
     OTHER,
+    SLOTS,
     STEP_RETENTION,
     Rollup,
     Step,
@@ -21,6 +22,7 @@ from headrace.core.stats.rollup import (
     concerns,
     due_before,
     merged,
+    parts_of,
     regrouped,
 )
 
@@ -139,3 +141,39 @@ def test_it_is_kept_as_json() -> None:
     made = row(3, completed=2, retried=1)
     made.totals.ran.add(0.5)
     assert msgspec.json.decode(msgspec.json.encode(made), type=Rollup) == made
+
+
+def test_every_sum_is_added_up() -> None:
+    counts: dict[str, Any] = {
+        name: n for n, name in enumerate(Totals.__struct_fields__, 1) if name not in ("waited", "ran")
+    }
+    [found] = merged([row(0, **counts), row(0, **counts), row(0)])
+    assert {name: getattr(found.totals, name) for name in counts} == {name: 2 * n for name, n in counts.items()}
+
+
+def test_rows_of_an_earlier_version_have_none_of_the_later_sums() -> None:
+    old = msgspec.json.decode(b'["minute","2026-05-04T13:37:00Z","a","q",[1,2,3,4,5,6,7,8,[{},0],[{},0]]]', type=Rollup)
+    assert old.totals == Totals(1, 2, 3, 4, 5, 6, 7, 8)
+
+
+def test_headraces_own_series_are_never_among_the_rest() -> None:
+    many = [row(0, f"t{n}", completed=9) for n in range(MAX_STATS_SERIES + 5)]
+    found = {
+        one.task: one.totals for one in merged([*many, row(0, "headrace.deliver", failed=1), row(0, SLOTS, slots=9)])
+    }
+    assert len(found) == MAX_STATS_SERIES
+    assert found["headrace.deliver"].failed == 1
+    assert found[SLOTS].slots == 9
+    assert found[OTHER].completed == 9 * 8
+
+
+@pytest.mark.parametrize("hours", [0, 0.5, 1, 7.9, 24, 24.5, 24 * 30])
+def test_a_time_is_read_in_parts_without_gaps(hours: float) -> None:
+    until = begin_of(NOW, Step.MINUTE)
+    since = begin_of(until - timedelta(hours=hours), Step.HOUR)
+    parts = list(parts_of(since, until))
+    assert [since, *(end for _, end in parts)] == [*(begin for begin, _ in parts), until]
+    for begin, end in parts:
+        assert begin_of(begin, Step.HOUR) == begin
+        assert end - begin <= timedelta(hours=1) or end <= until - STEP_RETENTION[Step.MINUTE]
+    assert len(parts) <= 10 + hours / 24

@@ -40,6 +40,17 @@ def test_what_is_known_beside_is_told() -> None:
     )
 
 
+def test_the_seconds_of_slots_are_taken_once() -> None:
+    meter = Meter(0.0)
+    assert meter.taken(10.0) == (0.0, 0.0)  # nothing is known of its slots
+    meter.note(1, 4, 10.0)
+    meter.note(4, 4, 20.0)
+    assert meter.taken(30.0) == pytest.approx((80.0, 50.0))
+    assert meter.taken(30.0) == (0.0, 0.0)
+    meter.note(9, 2, 30.0)
+    assert meter.taken(31.0) == pytest.approx((2.0, 2.0))
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 50), st.integers(0, 12), st.integers(0, 8)), max_size=60),
     st.floats(0.001, 100),

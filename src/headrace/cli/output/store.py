@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +57,32 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
     if books.unaccounted:
         facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
     facts.add_row("workers", _crew(stats, now))
+    if own := counts_text(stats.own_statuses):
+        facts.add_row("headrace's own", own)
     if stats.oldest_queued:
         facts.add_row("waiting", f"the oldest queued job for {span((now - stats.oldest_queued).total_seconds())}")
     head = made if made.row_count else Text("no jobs yet", "dim")
-    return Group(head, Text(), facts)
+    return Group(head, Text(), facts, Text(), _metrics(stats))
+
+
+def _metrics(stats: Stats) -> RenderableType:
+    """Return the six metrics, by window."""
+    windows = stats.metrics.windows
+    made = table("of jobs", *windows, right=tuple(windows))
+    for title, field, words in _SIX:
+        values = [getattr(one, field) for one in windows.values()]
+        made.add_row(title, *(Text("–", "dim") if value is None else words(value) for value in values))
+    made.add_row("queue depth, now", *[""] * (len(windows) - 1), str(stats.metrics.queue_depth))
+    return made
+
+
+_SIX: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("average queue time", "average_queue_time", span),
+    ("average processing time", "average_processing_time", span),
+    ("success rate", "success_rate", "{:.1%}".format),
+    ("retry rate", "retry_rate", "{:.1%}".format),
+    ("worker utilisation", "worker_utilisation", "{:.1%}".format),
+)
 
 
 def _kinds(books: Ledger) -> str:
@@ -89,7 +111,9 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
             state.append(", by customer", "dim")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
         most, rates = _count(queue.max_concurrency), Text(", ".join(queue.rates) or "–")
-        jobs = counts_text(queue.counts) or Text("empty", "dim")
+        jobs = counts_text(queue.counts) or Text("" if queue.own_counts else "empty", "dim")
+        if own := counts_text(queue.own_counts):
+            jobs = Text.assemble(jobs, ", " if jobs else "", own, (" (headrace's own)", "dim"))
         made.add_row(Text(queue.name), str(queue.priority), most, rates, state, oldest, jobs)
     return Fitted(made, ("rates", "at once", "priority", "oldest"), wrap=True)
 
@@ -216,6 +240,8 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
         if abs(beat.clock_apart) > MAX_CLOCK_ERROR_SECONDS:
             state.append(f" (clock {told_apart(beat.clock_apart)})", "yellow")
+        if info.own:
+            state.append(" (headrace's own)", "dim")
         here = info.name is None  # else only the worker itself knows its host
         made.add_row(
             Text(short(info.id) if here else info.shown, "cyan"),

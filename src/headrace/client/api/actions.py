@@ -25,6 +25,7 @@ from headrace.core.job import Job, as_id
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.actions import Action, RerunAction, ResolveAction, after
 from headrace.core.lifecycle.transitions import check
+from headrace.core.own_tasks import is_own
 from headrace.core.query import Filter, matches
 from headrace.core.status import Status, Verb
 from headrace.core.validation import checked_note
@@ -154,7 +155,7 @@ async def rerun(app: App, id: UUID | str, action: RerunAction, by: str | None) -
     changed = _options_of_rerun(options)
     old = await app.jobs.get(id)
     check(old, Verb.RERUN)  # before the payload is checked: an error about the job comes first
-    if changed and old.task.startswith("headrace."):
+    if changed and is_own(old.task):
         raise TransitionRefused(old, Verb.RERUN, "it is headrace's own, which is done again as it is: name no options")
     payload, text = action.payload_for(old), None
     if payload is not None:

@@ -28,8 +28,9 @@ class QueueInfo(msgspec.Struct, Record, frozen=True):
     priority: int
     paused: bool
     counts: dict[Status, int]
+    """The user's jobs."""
     oldest: datetime | None
-    """When its oldest queued job became ``queued``."""
+    """When its oldest queued job of the user's became ``queued``."""
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
@@ -38,6 +39,25 @@ class QueueInfo(msgspec.Struct, Record, frozen=True):
     """Whether jobs of each customer stand in lines of their own."""
     unreadable: str | None = None
     """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
+    own_counts: dict[Status, int] = {}
+    """Headrace's own jobs in it, such as deliveries of webhooks."""
+    own_oldest: datetime | None = None
+    """When the oldest queued one of those became ``queued``."""
+
+    @property
+    def depth(self) -> int:
+        """All queued jobs in it, headrace's own as well."""
+        return self.counts.get(Status.QUEUED, 0) + self.own_counts.get(Status.QUEUED, 0)
+
+    @property
+    def running(self) -> int:
+        """All jobs of it that run."""
+        return self.counts.get(Status.RUNNING, 0) + self.own_counts.get(Status.RUNNING, 0)
+
+    @property
+    def waiting_since(self) -> datetime | None:
+        """When the oldest queued job of all became ``queued``."""
+        return min((at for at in (self.oldest, self.own_oldest) if at is not None), default=None)
 
 
 class QueuesApi(RuleNoun):
@@ -50,21 +70,23 @@ class QueuesApi(RuleNoun):
         completed and cancelled jobs; without them it is cheap, however many there are."""
         engine, now = self._engine, self._host.clock.now()
         limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
-        counts: dict[str, dict[Status, int]] = {}
-        oldest: dict[str, datetime] = {}
+        counts: dict[tuple[str, bool], dict[Status, int]] = {}
+        oldest: dict[tuple[str, bool], datetime] = {}
         for count in await engine.records.count(now, history=history):
-            counts.setdefault(count.queue, {})[count.status] = count.jobs
+            counts.setdefault((count.queue, count.own), {})[count.status] = count.jobs
             if count.status is Status.QUEUED and count.oldest is not None:
-                oldest[count.queue] = count.oldest
+                oldest[count.queue, count.own] = count.oldest
         infos = [
             QueueInfo(
                 name=name,
-                counts=counts.get(name, {}),
-                oldest=oldest.get(name),
+                counts=counts.get((name, False), {}),
+                oldest=oldest.get((name, False)),
+                own_counts=counts.get((name, True), {}),
+                own_oldest=oldest.get((name, True)),
                 unreadable=limits.unreadable.get(f"queue:{name}"),
                 **msgspec.structs.asdict(limits.queue(name)),
             )
-            for name in {*limits.queues, *counts}
+            for name in {*limits.queues, *(queue for queue, _ in counts)}
         ]
         return sorted(infos, key=_served)
 

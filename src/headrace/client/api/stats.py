@@ -1,4 +1,7 @@
-"""``app.stats``: counts of the store, charts of what workers finished, and how long tasks take."""
+"""``app.stats``: counts and metrics of the user's jobs, charts of what workers finished, and how long tasks take.
+
+Headrace's own jobs and workers (``core.own_tasks``) are in none of these figures, or apart.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,19 @@ from typing import TYPE_CHECKING, Literal, get_args
 import msgspec
 
 from headrace.client.api.noun import Noun
+from headrace.client.api.recent_metrics import RecentMetrics
 from headrace.client.api.scale import DEFAULT_WAIT_SECONDS, QueueScale, scale
 from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
 from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
 from headrace.core.limits.settings import limits_of
+from headrace.core.own_tasks import is_own
 from headrace.core.query import Count, Ledger
 from headrace.core.schedule.schedule import ScheduleDoc
 from headrace.core.stats.charts import By, Charts, charts_of, step_for
 from headrace.core.stats.histogram import Histogram
-from headrace.core.stats.rollup import Rollup, Step
+from headrace.core.stats.metrics import Metrics
+from headrace.core.stats.rollup import SLOTS, Rollup, Step
 from headrace.core.status import Status
 from headrace.core.times import Seconds
 from headrace.errors import ConfigError, shown
@@ -78,18 +84,24 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A store as it stood at one moment."""
 
     counts: Sequence[Count]
-    """Jobs by queue and status, without those that completed or were cancelled."""
+    """Jobs by queue and status, without those that completed or were cancelled, and without headrace's own."""
+    own: Sequence[Count] = ()
+    """The same of headrace's own jobs."""
     paused: frozenset[str]
     """The queues that are paused; those that have settings are in ``named``."""
     named: frozenset[str]
     alive: int
-    """Workers that are heard of."""
+    """Workers that are heard of, without those that run only headrace's own tasks."""
+    own_alive: int = 0
+    """Those."""
     silent: int
     """Workers that nobody has heard of for their lease, and nobody has buried yet."""
     busy: int = 0
     """Slots of the living workers that are at work, as their last beats say."""
     slots: int = 0
     """All slots of the living workers."""
+    metrics: Metrics
+    """The six metrics."""
     schedules: Sequence[ScheduleDoc]
     """Those that fire."""
 
@@ -104,35 +116,67 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, Record, frozen=True):
-    """Counts of the whole store."""
+    """Counts and metrics of the user's jobs; headrace's own are apart."""
 
     statuses: dict[Status, int]
     ledger: Ledger
     workers_alive: int
+    """Without those that run only headrace's own tasks."""
     oldest_queued: datetime | None
     """When the job that has waited longest became ``queued``."""
+    metrics: Metrics
+    """The six metrics, over the last 5 minutes, hour and day."""
     workers_silent: int = 0
     """How many were not heard of for their lease, and nobody has buried yet."""
     silent_since: datetime | None = None
     """The last beat of those, the latest."""
+    own_statuses: dict[Status, int] = {}
+    """Headrace's own jobs, such as deliveries of webhooks, by status."""
+    own_workers_alive: int = 0
+    """Workers that run only headrace's own tasks, as that of a hub which delivers webhooks."""
 
 
 class StatsApi(Noun):
     """Numbers about the store."""
 
+    _recent: RecentMetrics | None = None
+
     async def counts(self) -> Stats:
-        """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
+        """Counts of the user's jobs in the whole store, by status and by ledger, live workers, the oldest queued job,
+        and the metrics; headrace's own are apart."""
         engine, now = self._engine, self._host.clock.now()
-        statuses: dict[Status, int] = {}
+        statuses, own = dict[Status, int](), dict[Status, int]()
         oldest: list[datetime] = []
         for count in await engine.records.count(now):
-            statuses[count.status] = statuses.get(count.status, 0) + count.jobs
-            if count.status is Status.QUEUED and count.oldest is not None:
+            counted = own if count.own else statuses
+            counted[count.status] = counted.get(count.status, 0) + count.jobs
+            if count.status is Status.QUEUED and count.oldest is not None and not count.own:
                 oldest.append(count.oldest)
         rows = await workers(self._session)
-        silent = [row.silent_since for row in rows if row.silent_since is not None]
-        alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
-        return Stats(statuses, await engine.records.ledger(), alive, longest, len(silent), max(silent, default=None))
+        silent = [row.silent_since for row in rows if row.silent_since is not None and not row.info.own]
+        return Stats(
+            statuses=statuses,
+            ledger=await engine.records.ledger(users=True),
+            workers_alive=sum(row.alive for row in rows if not row.info.own),
+            oldest_queued=min(oldest, default=None),
+            workers_silent=len(silent),
+            silent_since=max(silent, default=None),
+            metrics=await self._metrics(statuses.get(Status.QUEUED, 0)),
+            own_statuses=own,
+            own_workers_alive=sum(row.alive for row in rows if row.info.own),
+        )
+
+    async def metrics(self) -> Metrics:
+        """The six metrics of the user's jobs: queue depth now; average queue time, average processing time, success
+        rate, retry rate and worker utilisation over the last 5 minutes, hour and day."""
+        counts = await self._engine.records.count(self._host.clock.now(), history=False)
+        return await self._metrics(_depth(counts))
+
+    async def _metrics(self, depth: int) -> Metrics:
+        recent, session = self._recent, self._session
+        if recent is None or recent.session is not session:
+            recent = self._recent = RecentMetrics(session)
+        return Metrics(queue_depth=depth, windows=await recent.windows())
 
     async def snapshot(self) -> StoreSnapshot:
         """The store at this moment, read as cheaply as can be, however many jobs it keeps: for readers that poll."""
@@ -141,14 +185,19 @@ class StatsApi(Noun):
         rows = await workers(self._session)
         served = {task for row in rows if row.alive for task in row.info.tasks}
         schedules = [doc for doc in await list_schedules(engine) if doc.state(served=doc.task in served) == "active"]
+        counts = await engine.records.count(now, history=False)
+        users = [row for row in rows if not row.info.own]
         return StoreSnapshot(
-            counts=await engine.records.count(now, history=False),
+            counts=[one for one in counts if not one.own],
+            own=[one for one in counts if one.own],
             paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
             named=frozenset(limits.queues),
-            alive=sum(row.alive for row in rows),
-            busy=sum(min(row.beat.busy, row.info.concurrency) for row in rows if row.alive),
-            slots=sum(row.info.concurrency for row in rows if row.alive),
-            silent=sum(row.silent_since is not None for row in rows),
+            alive=sum(row.alive for row in users),
+            own_alive=sum(row.alive for row in rows if row.info.own),
+            busy=sum(min(row.beat.busy, row.info.concurrency) for row in users if row.alive),
+            slots=sum(row.info.concurrency for row in users if row.alive),
+            silent=sum(row.silent_since is not None for row in users),
+            metrics=await self._metrics(_depth(counts)),
             schedules=schedules,
         )
 
@@ -167,7 +216,7 @@ class StatsApi(Noun):
         ``by``: what has a series of its own: each task in each queue, each ``task``, each ``queue``, or ``all``
         together. ``since``, ``until``: a moment, or how long ago it was (seconds or a timedelta). Minutes are kept for
         6 hours, hours for 7 days, days for 90. Approximate: a worker that is killed takes along what it finished since
-        its last beat.
+        its last beat. Headrace's own tasks are left out, unless ``task`` names one.
         """
         now = self._host.clock.now()
         end, begin = _moment(until, now, "until", 0.0), _moment(since, now, "since", _HOUR_SECONDS)
@@ -177,13 +226,15 @@ class StatsApi(Noun):
             raise ConfigError(f"since must be before until, not {begin} and {end}")
         wide = step_for(begin, end, now) if step is None else _step(step)
         rows = await self._engine.rollups.read(begin, end, task, queue)
-        return charts_of(rows, begin, end, wide, by)
+        return charts_of(rows, begin, end, wide, by, own=task is not None and is_own(task))
 
     async def rollups(self, since: Moment, until: Moment = 0.0) -> list[Rollup]:
         """The rows behind the charts: what was finished, added up by task, queue and time, in rows of a minute, an hour
-        or a day; also rows that are only partly within the time. There may be several rows of the same minute."""
+        or a day; also rows that are only partly within the time, and those of headrace's own tasks. There may be
+        several rows of the same minute."""
         now = self._host.clock.now()
-        return await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
+        rows = await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
+        return [row for row in rows if row.task != SLOTS]
 
     async def scale(self, *, wait: Seconds = DEFAULT_WAIT_SECONDS, queue: str | None = None) -> list[QueueScale]:
         """How many slots each queue needs so that 95 % of its jobs begin within ``wait`` seconds, and how many there
@@ -200,3 +251,7 @@ class StatsApi(Noun):
         if isinstance(quantile, bool) or not isinstance(quantile, int | float) or not 0 < quantile <= 1:
             raise ConfigError(f"quantile must be more than 0 and at most 1, not {shown(quantile)}")
         return (await running_times(self._session, task)).quantile(quantile)
+
+
+def _depth(counts: Sequence[Count]) -> int:
+    return sum(one.jobs for one in counts if one.status is Status.QUEUED and not one.own)

@@ -27,7 +27,6 @@ from headrace.core.stats.verification import BOOKS, Invariant, Verification
 from headrace.core.status import Status
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.core.validation import checked_name, whole
-from headrace.core.webhooks.delivery import QUEUE as WEBHOOKS
 from headrace.core.webhooks.delivery import TASK as DELIVER
 from headrace.core.webhooks.subscription import Credentials
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
@@ -167,7 +166,9 @@ _MAX_COUNTED_JOBS = 100
 def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
     alive = [row for row in rows if row.alive]
     abandoned = not alive and any(row.holds for row in rows)
-    found = [Check("workers", "fail" if abandoned else "ok", f"{len(alive)} alive", _START if abandoned else None)]
+    own = sum(row.info.own for row in alive)
+    said = f"{len(alive) - own} alive" + (f", and {own} of headrace's own" if own else "")
+    found = [Check("workers", "fail" if abandoned else "ok", said, _START if abandoned else None)]
     for row in rows:
         who = row.info.described
         if row.silent_since is not None:
@@ -229,8 +230,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         served = any(info.queues is None or count.queue in info.queues for info in able)
         if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
             message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"
-            ours = count.queue == WEBHOOKS
-            remedy = _START_HUB if ours else f"headrace worker MODULE:APP --queues {count.queue}"
+            remedy = _START_HUB if count.own else f"headrace worker MODULE:APP --queues {count.queue}"
             found.append(Check("queues", "fail", message, remedy))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ from headrace.core.attempt import ErrorInfo, Failed, History
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.query import HISTORY, Count, Filter, Ledger, as_seen, matches
+from headrace.core.own_tasks import is_own
+from headrace.core.query import HISTORY, Count, Filter, Ledger, as_seen, matches, seen_status
 from headrace.core.status import ENDED, LIVE, Reason, Status
 from headrace.errors import ConfigError
 
@@ -199,6 +201,31 @@ class Asking(Part):
             len(Status), len(LIVE), 0, len(ENDED), 1, 1, 1, pruned_completed=1, pruned_failed=1, pruned_cancelled=1
         )
         assert await lab.engine.records.ledger() == pruned
+
+    async def test_headraces_own_jobs_are_counted_apart_by_their_task(self, lab: Lab) -> None:
+        tasks = ("mail", "headrace.deliver", "headrace", "Headrace.deliver", "x.headrace.deliver", "headrace.")
+        in_turn = sorted(Status, key=lambda status: status is Status.QUEUED)  # a queued one would be claimed in passing
+        here = [await lab.stand(status, task, queue="q") for status in in_turn for task in tasks]
+        here += [await lab.stand(Status.QUEUED, task, queue="headrace.webhooks") for task in tasks]
+        for history in (True, False):
+            wanted = Counter(
+                (job.queue, seen_status(job, lab.now), is_own(job.task))
+                for job in here
+                if history or job.status not in HISTORY
+            )
+            found = await lab.engine.records.count(lab.now, history=history)
+            assert {(one.queue, one.status, one.own): one.jobs for one in found} == wanted
+            assert len(found) == len(wanted)
+        live, each = len(LIVE) + 1, len(tasks)
+        assert (await lab.engine.records.ledger()).accepted == len(here)
+        users = each - sum(map(is_own, tasks))
+        ledger = Ledger.of(users * (live + 3), users * live, (users, users, users), 0, (0, 0, 0))
+        assert await lab.engine.records.ledger(users=True) == ledger
+        # What is pruned stays known for what it was.
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now, Status.FAILED: lab.now}) == 2 * each
+        ledger = Ledger.of(ledger.accepted, ledger.live, (0, 0, users), 2 * users, (users, users, 0))
+        assert await lab.engine.records.ledger(users=True) == ledger
+        assert (await lab.engine.records.ledger()).unaccounted == 0
 
     async def test_a_job_that_comes_back_is_live_again(self, lab: Lab) -> None:
         job = await lab.stand(Status.FAILED, "work")

@@ -20,7 +20,7 @@ class Metric(NamedTuple):
     help: str
 
 
-_PAIR = ("task", "queue")
+_PAIR, _WINDOW = ("task", "queue"), ("window",)
 
 METRICS: dict[str, Metric] = {
     # -- of this process
@@ -55,6 +55,14 @@ METRICS: dict[str, Metric] = {
     ),
     "headrace_worker_info": Metric("gauge", ("worker", "version"), "Always 1; which worker this is."),
     # -- of the store, the same from every worker
+    "headrace_average_queue_seconds": Metric(
+        "gauge", _WINDOW, "From the submission of a job, or when it could run, to its first assignment."
+    ),
+    "headrace_average_processing_seconds": Metric("gauge", _WINDOW, "From start to completion."),
+    "headrace_success_ratio": Metric("gauge", _WINDOW, "Of the jobs that completed or failed, those that completed."),
+    "headrace_retry_ratio": Metric("gauge", _WINDOW, "Of the jobs that completed or failed, those that were retried."),
+    "headrace_utilisation_ratio": Metric("gauge", _WINDOW, "The share of the time of all slots in which they worked."),
+    "headrace_queue_depth": Metric("gauge", (), "Jobs that are queued."),
     "headrace_queue_jobs": Metric("gauge", ("queue", "status"), "Jobs in the store that are live or failed."),
     "headrace_queue_oldest_seconds": Metric("gauge", ("queue",), "How long the first queued job has waited; 0: none."),
     "headrace_queue_paused": Metric("gauge", ("queue",), "1: the queue is paused."),
@@ -68,6 +76,10 @@ METRICS: dict[str, Metric] = {
     "headrace_slots": Metric(
         "gauge", ("state",), "Slots of all living workers, also of those behind hubs: busy, free."
     ),
+    "headrace_own_jobs": Metric(
+        "gauge", ("status",), "Headrace's own jobs that are live or failed, such as deliveries of webhooks."
+    ),
+    "headrace_own_workers": Metric("gauge", (), "Living workers that run only headrace's own tasks."),
     "headrace_schedules_late_seconds": Metric("gauge", (), "How late the planner is with the fire that is first due."),
     "headrace_store_up": Metric("gauge", (), "1: the store can be read; 0: it cannot, and what it holds is left out."),
     "headrace_store_read_age_seconds": Metric("gauge", (), "How old the figures of the store are."),

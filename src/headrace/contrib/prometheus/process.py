@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import Metric as Family
 
 from headrace.contrib.prometheus.catalogue import counter, gauge, histogram
+from headrace.core.own_tasks import is_own
 from headrace.core.stats.histogram import BOUNDS, Histogram
 from headrace.core.stats.rollup import Totals
 from headrace.core.status import Outcome
@@ -60,7 +61,7 @@ class Process:
         dead_letters, stale = counter("headrace_dead_letters"), counter("headrace_worker_stale")
         waiting, running = histogram("headrace_waiting_seconds"), histogram("headrace_running_seconds")
         totals, dead = self._ever()
-        for pair in sorted({*totals, *pairs}):
+        for pair in sorted(pair for pair in {*totals, *pairs} if not is_own(pair[0])):
             one = totals.get(pair) or Totals()
             for outcome in Outcome:
                 attempts.add_metric([*pair, outcome.value], getattr(one, outcome.value))

@@ -15,6 +15,7 @@ from headrace.client.api.stats import StoreSnapshot
 from headrace.contrib.prometheus.catalogue import gauge
 from headrace.contrib.prometheus.scale import scale_families
 from headrace.core.query import HISTORY
+from headrace.core.stats.metrics import Metrics
 from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
 
@@ -161,8 +162,8 @@ class Store:
 
     def _families(self, found: StoreSnapshot) -> Iterator[Family]:
         now = self._app.host.clock.now()
-        own = {handler.policy.queue for handler in self._app._handlers.values()}
-        for queue in sorted({*own, *found.named}) + [count.queue for count in found.counts]:
+        declared = {handler.policy.queue for handler in self._app._handlers.values()}
+        for queue in sorted({*declared, *found.named}) + [count.queue for count in found.counts]:
             if len(self._queues) < MAX_QUEUES:
                 self._queues.add(queue)
         queues = sorted(self._queues)
@@ -180,10 +181,33 @@ class Store:
         yield _filled("headrace_queue_paused", (((queue,), queue in found.paused) for queue in queues))
         yield _filled("headrace_workers", ((("alive",), found.alive), (("silent",), found.silent)))
         yield _filled("headrace_slots", ((("busy",), found.busy), (("free",), found.slots - found.busy)))
+        own = dict.fromkeys(_LIVE_OR_FAILED, 0)
+        for count in found.own:
+            own[count.status] += count.jobs
+        yield _filled("headrace_own_jobs", (((status.value,), number) for status, number in own.items()))
+        yield _filled("headrace_own_workers", (((), found.own_alive),))
+        yield from _six(found.metrics)
         yield _filled("headrace_schedules_late_seconds", (((), found.late(now).total_seconds()),))
 
     def _name(self, queue: str) -> str:
         return queue if queue in self._queues else OTHER
+
+
+_BY_WINDOW = {
+    "headrace_average_queue_seconds": "average_queue_time",
+    "headrace_average_processing_seconds": "average_processing_time",
+    "headrace_success_ratio": "success_rate",
+    "headrace_retry_ratio": "retry_rate",
+    "headrace_utilisation_ratio": "worker_utilisation",
+}
+
+
+def _six(metrics: Metrics) -> Iterator[Family]:
+    """Yield the six metrics; a window in which nothing was measured has no sample."""
+    yield _filled("headrace_queue_depth", (((), metrics.queue_depth),))
+    for name, field in _BY_WINDOW.items():
+        values = {window: getattr(one, field) for window, one in metrics.windows.items()}
+        yield _filled(name, (((window,), value) for window, value in values.items() if value is not None))
 
 
 def _filled(name: str, values: Iterable[tuple[tuple[str, ...], float]]) -> Family:

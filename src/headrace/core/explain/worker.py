@@ -33,7 +33,7 @@ _MAX_LISTED_KINDS = 50
 
 def queues_to_look_at(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> list[str]:
     """Return the queues that may have a job for this worker."""
-    queued = (one.queue for one in counts if one.status is Status.QUEUED and one.jobs)
+    queued = dict.fromkeys(one.queue for one in counts if one.status is Status.QUEUED and one.jobs)
     return [one for one in queued if _serves(row, one) and not limits.queue(one).paused]
 
 
@@ -89,7 +89,10 @@ def _state(row: WorkerRow, now: datetime) -> Fact:
 
 def _queued(row: WorkerRow, counts: Sequence[Count], limits: Limits) -> Iterator[Fact]:
     """Yield the queues that it does not serve."""
-    queued = {one.queue: one.jobs for one in counts if one.status is Status.QUEUED and one.jobs}
+    queued = Counter[str]()
+    for one in counts:
+        if one.status is Status.QUEUED and one.jobs:
+            queued[one.queue] += one.jobs
     if not queued:
         yield Fact("nothing_queued", "No job is queued.")
         return

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.core.defaults import MAX_CUSTOMER_PROFILES, MAX_CUSTOMERS_PROFILES, MAX_PROFILES
 from headrace.core.job import Spec
+from headrace.core.own_tasks import is_own
 from headrace.core.validation import whole
 from headrace.errors import TooManyProfiles
 
@@ -29,7 +30,7 @@ Pair = tuple[str, str]
 def staked_by(spec: Spec) -> str | None:
     """Return the customer that the pair of a job counts for; None: the operator; ``OURS``: the job is headrace's own,
     or of a schedule. Ours are few, and never refused; headrace's own jobs require nothing."""
-    if (spec.task.startswith("headrace.") and not spec.requires) or spec.schedule is not None:
+    if (is_own(spec.task) and not spec.requires) or spec.schedule is not None:
         return OURS
     return spec.customer
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.defaults import MAX_NUMBER
+from headrace.core.own_tasks import is_own
 from headrace.core.validation import is_within
 from headrace.errors import shown
 
@@ -102,7 +103,7 @@ def serves(profile: Profile, tasks: frozenset[str], offers: Mapping[str, Any]) -
 
 def by_service(task: str, requires: Mapping[str, Any]) -> bool:
     """Return whether jobs like this go to workers without tasks: they require a service, and are not headrace's own."""
-    return SERVICES in requires and not task.startswith("headrace.")
+    return SERVICES in requires and not is_own(task)
 
 
 def fault_of(requires: Mapping[str, Any]) -> str | None:

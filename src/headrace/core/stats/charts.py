@@ -9,8 +9,9 @@ from typing import Literal
 import msgspec
 
 from headrace.core.codec.record import Record
+from headrace.core.own_tasks import is_own
 from headrace.core.stats.histogram import Quantiles
-from headrace.core.stats.rollup import COUNTS, STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
+from headrace.core.stats.rollup import COUNTS, SLOTS, STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
 
 __all__ = ["By", "Charts", "Point", "Series", "charts_of", "step_for"]
 
@@ -81,17 +82,27 @@ def step_for(since: datetime, until: datetime, now: datetime) -> Step:
 
 
 def charts_of(
-    rows: Iterable[Rollup], since: datetime, until: datetime, step: Step, by: By = "series", *, times: bool = True
+    rows: Iterable[Rollup],
+    since: datetime,
+    until: datetime,
+    step: Step,
+    by: By = "series",
+    *,
+    times: bool = True,
+    own: bool = False,
 ) -> Charts:
     """Return the charts of these rows; spans that are partly within the time count as a whole.
 
     ``by``: what has a series of its own. Quantiles cannot be added up later, so a caller that wants those of all must
-    choose it here. ``times``: whether to include durations, which is the larger part of the work.
+    choose it here. ``times``: whether to include durations, which is the larger part of the work. ``own``: whether to
+    include headrace's own tasks.
     """
     since = begin_of(since, step)
     series: dict[tuple[str, str], dict[tuple[datetime, int], Totals]] = {}
     places: dict[tuple[datetime, Step], tuple[datetime, int] | None] = {}
     for row in rows:
+        if row.task == SLOTS or (not own and is_own(row.task)):
+            continue
         if (row.at, row.step) not in places:  # a moment has a row of every task
             wide = max(row.step, step, key=lambda one: one.seconds)
             place = (begin_of(row.at, wide), wide.seconds) if concerns(row, since, until) else None

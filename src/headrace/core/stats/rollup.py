@@ -7,18 +7,20 @@ regroups rows. What a worker had not sent when it crashed is missing: at most on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 
 from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
+from headrace.core.own_tasks import is_own
 from headrace.core.stats.histogram import Histogram
 
 __all__ = [
     "COUNTS",
     "OTHER",
+    "SLOTS",
     "STEP_RETENTION",
     "Rollup",
     "Step",
@@ -27,6 +29,7 @@ __all__ = [
     "concerns",
     "due_before",
     "merged",
+    "parts_of",
     "regrouped",
 ]
 
@@ -52,6 +55,8 @@ STEP_RETENTION = {Step.MINUTE: timedelta(hours=6), Step.HOUR: timedelta(days=7)}
 """How long rows stay minutes, and hours, before they become the next step."""
 OTHER = "(other)"
 """The task and the queue of the rest beyond ``MAX_STATS_SERIES``."""
+SLOTS = "headrace.slots"
+"""The task of a row that says how busy the slots of workers were, and counts no attempts; it has no queue."""
 
 
 class Totals(msgspec.Struct, array_like=True):
@@ -70,23 +75,48 @@ class Totals(msgspec.Struct, array_like=True):
     """From when the job could be claimed until its handler was called."""
     ran: Histogram = msgspec.field(default_factory=Histogram)
     """From then on until the handler returned."""
+    died: int = 0
+    """Jobs that an attempt left failed."""
+    repeated: int = 0
+    """Of the jobs that completed or failed, those that needed more than one charged attempt."""
+    assigned: int = 0
+    """First attempts of jobs, as far as it is known when the job was assigned."""
+    queued: float = 0.0
+    """Seconds that those waited, from when the job could be claimed until it was assigned."""
+    processed: float = 0.0
+    """Seconds that the attempts took which completed their jobs."""
+    slots: float = 0.0
+    """Of ``SLOTS``: seconds of all slots together."""
+    busy: float = 0.0
+    """Of ``SLOTS``: seconds of those in which a slot was at work."""
 
     @property
     def attempts(self) -> int:
         """All attempts that are counted."""
         return self.completed + self.failed + self.timed_out + self.lost + self.snoozed + self.released + self.cancelled
 
-    def add(self, completed: int, waited: float, ran: float) -> None:
-        """Add so many that completed, and the sums of their seconds, which the histograms have by buckets."""
+    def add(self, completed: int, waited: float, ran: float, assigned: int, queued: float) -> None:
+        """Add so many that completed, the sums of their seconds, which the histograms have by buckets, and how many of
+        them were first attempts, with the seconds until those were assigned."""
         self.completed += completed
         self.waited.seconds += waited
         self.ran.seconds += ran
+        self.processed += ran
+        self.assigned += assigned
+        self.queued += queued
 
     def merge(self, other: Totals) -> None:
         """Add the counts and durations of the other."""
         self.tally(other)
         self.waited.merge(other.waited)
         self.ran.merge(other.ran)
+        self.died += other.died
+        self.repeated += other.repeated
+        self.assigned += other.assigned
+        self.queued += other.queued
+        self.processed += other.processed
+        self.slots += other.slots
+        self.busy += other.busy
 
     def tally(self, other: Totals) -> None:
         """Add its counts, and not its durations."""
@@ -94,8 +124,8 @@ class Totals(msgspec.Struct, array_like=True):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-COUNTS = Totals.__struct_fields__[:-2]
-"""The names of the counts."""
+COUNTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled", "retried")
+"""The names of the counts of attempts."""
 
 
 class Rollup(msgspec.Struct, array_like=True):
@@ -138,6 +168,27 @@ def due_before(now: datetime) -> dict[Step, datetime]:
     }
 
 
+_MINUTES_READ = STEP_RETENTION[Step.MINUTE] + timedelta(hours=2)
+"""The age up to which there may be rows for minutes."""
+_SHORT_PART, _LONG_PART = timedelta(hours=1), timedelta(days=2)
+
+
+def parts_of(since: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yield a time up to now, or nearly so, in parts to be read one after another: so other requests of the reader do
+    not wait long.
+
+    Where there may be rows for minutes a part is an hour, before that two days; each begins with an hour, and rows
+    belong to the part in which they begin: so it does not matter when they are regrouped.
+    """
+    minutes = begin_of(until - _MINUTES_READ, Step.HOUR)
+    while since < until:
+        end = begin_of(since, Step.HOUR) + _SHORT_PART
+        if since < minutes:
+            end = min(begin_of(since, Step.DAY) + _LONG_PART, minutes)
+        yield since, min(end, until)
+        since = min(end, until)
+
+
 def merged(rows: Iterable[Rollup]) -> list[Rollup]:
     """Return the same counts with one row for each step, moment, task and queue, in that order; at most
     ``MAX_STATS_SERIES`` for a moment."""
@@ -174,10 +225,12 @@ def _moved(row: Rollup, before: dict[Step, datetime]) -> Rollup | None:
 
 
 def _bounded(series: dict[tuple[str, str], Totals]) -> dict[tuple[str, str], Totals]:
-    """Return the busiest series, and all others as one."""
+    """Return headrace's own series and the busiest others, and all the rest as one."""
     if len(series) <= MAX_STATS_SERIES:
         return series
-    busiest = sorted(series.keys() - {(OTHER, OTHER)}, key=lambda name: (-series[name].attempts, name))
+    busiest = sorted(
+        series.keys() - {(OTHER, OTHER)}, key=lambda name: (not is_own(name[0]), -series[name].attempts, name)
+    )
     kept, rest = {name: series[name] for name in busiest[: MAX_STATS_SERIES - 1]}, Totals()
     for name in (*busiest[MAX_STATS_SERIES - 1 :], (OTHER, OTHER)):
         rest.merge(series.get(name, Totals()))

@@ -42,16 +42,24 @@ class Meter:
 
     def __init__(self, at: float) -> None:
         self._from = self._at = at
-        self._share = 0.0
-        """The share of the slots that is busy since the last note."""
+        self._share, self._slots = 0.0, 0
+        """The share of the slots that is busy since the last note, and how many slots there are."""
         self._used = 0.0
         """Seconds for which all slots together would have been busy."""
         self._marks = deque([(at, 0.0)])
+        self._offered = self._worked = 0.0
+        """Seconds of all slots together, and of those at work, that were not taken yet."""
 
     def note(self, busy: int, slots: int, at: float) -> None:
         """Note that so many of the slots are busy from now on."""
         self._count(at)
-        self._share = min(1.0, busy / slots) if slots > 0 else 0.0
+        self._share, self._slots = (min(1.0, busy / slots), slots) if slots > 0 else (0.0, 0)
+
+    def taken(self, at: float) -> tuple[float, float]:
+        """Return the seconds of all slots together since this was last called, and of those in which they worked."""
+        self._count(at)
+        taken, self._offered, self._worked = (self._offered, self._worked), 0.0, 0.0
+        return taken
 
     def measured(
         self,
@@ -78,6 +86,8 @@ class Meter:
         if at <= self._at:  # a late note changes nothing that was counted
             return
         self._used += self._share * (at - self._at)
+        self._offered += self._slots * (at - self._at)
+        self._worked += self._share * self._slots * (at - self._at)
         self._at = at
         if at - self._marks[-1][0] >= _MARK_SECONDS:
             self._marks.append((at, self._used))

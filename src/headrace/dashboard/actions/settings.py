@@ -193,7 +193,7 @@ class OfWorker(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
 async def drain_worker(ask: PageRequest, given: OfWorker) -> Done:
     """Have a worker finish its jobs, and stop."""
     row = next((one for one in await ask.app.workers.list() if one.info.id == given.id), None)
-    if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
+    if row is not None and row.info.own:
         raise ActionRefused(409, "This worker is part of a hub, and leaves with it.")
     await ask.app.workers.drain(given.id, by=ask.viewer.name)
     return Done(told="The worker takes no more jobs, and leaves when it is done.")

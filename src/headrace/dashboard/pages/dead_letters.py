@@ -105,7 +105,7 @@ async def counted_of(ask: PageRequest) -> int | None:
     if ask.viewer.customer is not None:
         return MAX_COUNTED_JOBS
     queues = await ask.queues()
-    failed = sum(queue.counts.get(Status.FAILED, 0) for queue in queues)
+    failed = sum(counts.get(Status.FAILED, 0) for queue in queues for counts in (queue.counts, queue.own_counts))
     return MAX_COUNTED_JOBS if failed > MAX_COUNTED_JOBS else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from headrace.core.own_tasks import is_own
 from headrace.core.stats.charts import Charts, Point
 from headrace.core.stats.rollup import Step
 from headrace.core.status import Status
@@ -15,7 +16,7 @@ from headrace.dashboard.chart_data import Span
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count, length
 from headrace.dashboard.page import PageRequest, PageView, Shown
-from headrace.dashboard.pages.dead_letters import MAX_COUNTED_JOBS
+from headrace.dashboard.pages.dead_letters import MAX_COUNTED_JOBS, counted_of
 
 __all__ = ["VIEWS"]
 
@@ -26,7 +27,8 @@ RANGES: dict[str, tuple[str, float, Step]] = {
     "30d": ("30 days", 30 * 86400.0, Step.DAY),
 }
 BY = {"status": "outcome", "queue": "queue", "task": "task"}
-MAX_RUNNING_JOBS = 8
+MAX_RUNNING_JOBS, MAX_READ_RUNNING_JOBS = 8, 50
+"""How many are shown, and how many are read: headrace's own are left out."""
 MAX_ERROR_GROUPS = 5
 ERROR_WINDOW = timedelta(days=1)
 """How far back errors are shown here; the page of dead letters has all."""
@@ -38,14 +40,15 @@ async def overview(ask: PageRequest) -> Shown:
     span = ask.given("range") if ask.given("range") in RANGES else "1h"
     by = ask.given("by") if ask.given("by") in BY else "status"
     # All at once: a slow part is awaited only as long as the others take, or a moment longer.
-    drawn, problems, (queues, workers, hour, running, groups) = await asyncio.gather(
+    drawn, problems, (queues, workers, hour, metrics, running, groups) = await asyncio.gather(
         _charts(ask, span or "1h", by or "status"),
         _problems(ask),
         asyncio.gather(
             ask.queues(),
             ask.shared("workers", app.workers.list),
             ask.hour(),
-            ask.shared("running", lambda: app.jobs.list(status=[Status.RUNNING], limit=MAX_RUNNING_JOBS)),
+            ask.soon("metrics", app.stats.metrics),
+            ask.shared("running", lambda: app.jobs.list(status=[Status.RUNNING], limit=MAX_READ_RUNNING_JOBS)),
             ask.soon(
                 "groups",
                 lambda: app.jobs.failures(
@@ -63,6 +66,8 @@ async def overview(ask: PageRequest) -> Shown:
     busy = sorted(
         (queue for queue in queues if any(queue.counts.values())), key=lambda one: (one.oldest or now, one.name)
     )
+    users = [row for row in workers if not row.info.own]
+    alive = [row for row in users if row.alive]
     data: dict[str, Any] = {
         "range": span,
         "ranges": RANGES,
@@ -74,28 +79,29 @@ async def overview(ask: PageRequest) -> Shown:
         "hour": _figures(hour.charts()),
         "problems": problems,
         "queues": busy,
-        "running": running.items,
+        "metrics": metrics,
+        "windows": {"5m": "5 min", "1h": "1 h", "24h": "24 h"},
+        "running": [job for job in running.items if not is_own(job.task)][:MAX_RUNNING_JOBS],
         "groups": groups,
-        "counted": MAX_COUNTED_JOBS if counts.get(Status.FAILED, 0) > MAX_COUNTED_JOBS else None,
+        "counted": await counted_of(ask),
         "drawing": drawn[0],
         "waits": drawn[1],
-        "alive": [row for row in workers if row.alive],
-        "workers": workers,
-        "slots": sum(row.info.concurrency for row in workers if row.alive),
-        "busy": sum(row.beat.busy for row in workers if row.alive),
+        "alive": alive,
+        "workers": users,
+        "slots": sum(row.info.concurrency for row in alive),
+        "busy": sum(row.beat.busy for row in alive),
     }
     return Shown("overview.html", "Overview", data)
 
 
 def _figures(charts: Charts) -> dict[str, Any]:
-    """Return the figures of the last hour."""
+    """Return the figures of attempts in the last hour."""
     total = charts.series[0].total if charts.series else Point(at=charts.since, seconds=3600)
     bad = total.failed + total.timed_out + total.lost
     ended = total.completed + bad
     return {
         "ended": ended,
         "a_minute": ended / 60,
-        "success": total.completed / ended if ended else None,
         "bad": bad,
         "waiting": total.waiting,
         "running": total.running,
@@ -153,7 +159,7 @@ async def _problems(ask: PageRequest) -> list[alerts.Alert]:
     found = [
         *alerts.from_doctor(checks or ()),
         *alerts.waiting_long(queues, ask.now, ask.dashboard.trends, hour.charts("queue")),
-        *alerts.failing(hour.charts("task", times=False)),
+        *alerts.failing(hour.charts("task", times=False, own=True)),
         *alerts.full(queues, limits, usage),
     ]
     return sorted(found, key=lambda one: one.level != "fail")

@@ -42,7 +42,10 @@ async def queue(ask: PageRequest) -> Shown:
     if name not in known and await strange_name(app, "queue", name):
         raise Missing(f"queue {name}")
     usage = await ask.shared("usage", app.limits.usage)
-    charts = (await ask.hour()).charts(queue=name)
+    hour = await ask.hour()
+    charts = hour.charts(queue=name)
+    if not charts.series:  # a queue with nothing but headrace's own jobs
+        charts = hour.charts(queue=name, own=True)
     holders = await ask.shared(
         ("holders of queue", name), lambda: app.jobs.list(queue=name, status=[*HELD], limit=MAX_SHOWN_JOBS)
     )

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from zoneinfo import available_timezones
 
 from headrace.client.api.schedules import ScheduleInfo
+from headrace.core.own_tasks import is_own
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Continuous, Cron, Every
 from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
@@ -56,9 +57,7 @@ async def schedules(ask: PageRequest) -> Shown:
         "spans": SPANS,
         "wide": TIMELINE_WIDTH,
         "until": now + timedelta(seconds=seconds),
-        "tasks": [
-            one for one in await ask.shared("tasks", app.tasks.list, 5.0) if not one.name.startswith("headrace.")
-        ],
+        "tasks": [one for one in await ask.shared("tasks", app.tasks.list, 5.0) if not is_own(one.name)],
         "zones": _zones(),
         "audit": await audit_of(ask, *(f"schedule:{one.name}" for one in found)),
     }

@@ -15,7 +15,7 @@ async def tasks(ask: PageRequest) -> Shown:
     app = ask.app
     found = await ask.shared("tasks", app.tasks.list, 5.0)
     workers = await ask.shared("workers", app.workers.list)
-    charts = (await ask.hour()).charts("task")
+    charts = (await ask.hour()).charts("task", own=True)
     having: dict[str, int] = {}
     for row in workers:
         for name in row.info.tasks if row.alive else ():

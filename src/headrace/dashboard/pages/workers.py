@@ -11,9 +11,9 @@ __all__ = ["VIEWS"]
 
 
 async def workers(ask: PageRequest) -> Shown:
-    """Show all workers, the silent ones first."""
+    """Show all workers, the silent ones first, and headrace's own last."""
     rows = await ask.shared("workers", ask.app.workers.list)
-    ordered = sorted(rows, key=lambda row: (row.alive, row.info.host, row.info.started_at))
+    ordered = sorted(rows, key=lambda row: (row.info.own, row.alive, row.info.host, row.info.started_at))
     return Shown("workers.html", "Workers", {"rows": ordered})
 
 

@@ -29,6 +29,7 @@ from headrace.core.limits.selection import Turn, Usage
 from headrace.core.limits.settings import Bound, Group, Limits, counted_by, group_of
 from headrace.core.matching.customers import dedup_of, turn_of
 from headrace.core.matching.match import Profile
+from headrace.core.own_tasks import is_own
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.errors import HeadraceError
 
@@ -168,6 +169,8 @@ class JobTable:
         self.accepted = 0
         self.pruned = 0
         self.pruned_as: Counter[Status] = Counter()
+        self.own_pruned_as: Counter[Status] = Counter()
+        """The same of headrace's own jobs."""
 
     # -- writing
 
@@ -258,6 +261,7 @@ class JobTable:
                 kept.pop(job.id, None)
         self.pruned += len(old)
         self.pruned_as.update(job.status for job in old)
+        self.own_pruned_as.update(job.status for job in old if is_own(job.task))
         return old
 
     def _keeps_key(self, job: Job, moment: datetime | None) -> bool:

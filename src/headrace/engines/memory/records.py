@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
@@ -14,6 +15,7 @@ from headrace.core.lifecycle.claim import order
 from headrace.core.lifecycle.decision import expired
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
+from headrace.core.own_tasks import is_own
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.stats.failures import FailureGroup, grouped
 from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads, loads_of
@@ -50,15 +52,15 @@ class Records(Role):
             return grouped((job for job in state.table.records.values() if matches(job, filter, now)), limit, among)
 
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
-        groups: dict[tuple[str, Status], list[Job]] = {}
+        groups: dict[tuple[str, Status, bool], list[Job]] = {}
         with self._state() as state:
             for job in state.table.records.values():
                 if not history and job.status in HISTORY:
                     continue
-                groups.setdefault((job.queue, seen_status(job, now)), []).append(as_seen(job, now))
+                groups.setdefault((job.queue, seen_status(job, now), is_own(job.task)), []).append(as_seen(job, now))
         return [
-            Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
-            for (queue, status), jobs in sorted(groups.items())
+            Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None, own=own)
+            for (queue, status, own), jobs in sorted(groups.items())
         ]
 
     async def history(self, id: UUID) -> History:
@@ -66,11 +68,16 @@ class Records(Role):
             attempts, events = state.table.attempts.get(id, {}), state.table.events.get(id, ())
             return History(tuple(attempts[number] for number in sorted(attempts)), tuple(events))
 
-    async def ledger(self) -> Ledger:
+    async def ledger(self, *, users: bool = False) -> Ledger:
         with self._state() as state:
             table = state.table
             kept, pruned = (_by_kind(counts) for counts in (_lengths(table), table.pruned_as))
-            return Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
+            ledger = Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
+            if not users:
+                return ledger
+            own = Counter(job.status for job in table.records.values() if is_own(job.task))
+            own_kept = _by_kind(own)
+            return ledger.without(own.total() - sum(own_kept), own_kept, _by_kind(table.own_pruned_as))
 
     async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         if book == "ledger":

@@ -64,16 +64,16 @@ class SqlRecords:
     async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         rows = await (self._search("count", micros(now)) if history else self._standing(micros(now)))
         counts = [
-            Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
-            for queue, status, jobs, oldest in rows
+            Count(queue, Status(status), jobs, moment(at) if status in LIVE and at is not None else None, own=bool(own))
+            for queue, status, jobs, at, own in rows
         ]
-        return sorted(counts, key=lambda count: (count.queue, count.status))
+        return sorted(counts, key=lambda count: (count.queue, count.status, count.own))
 
     async def _standing(self, at: int) -> list[Any]:
         return await self._search("count_standing", at, Status.FAILED.value)
 
-    async def ledger(self) -> Ledger:
-        return ledger_of(*(await self._search("ledger"))[0])
+    async def ledger(self, *, users: bool = False) -> Ledger:
+        return ledger_of(tuple((await self._search("ledger"))[0]), users=users)
 
     async def verify(self, book: str, now: datetime | None = None) -> Invariant:
         if book == "ledger":
@@ -154,12 +154,11 @@ def _submitted(requires: str) -> dict[str, Any]:
     return {name: need for name, need in msgspec.json.decode(requires).items() if name not in _OWN}
 
 
-def ledger_of(
-    accepted: int, live: int, completed: int, failed: int, cancelled: int, pruned: int, *pruned_as: int
-) -> Ledger:
-    """Return the ledger in the result of the statement."""
-    done, dead, stopped = pruned_as
-    return Ledger.of(accepted, live, (completed, failed, cancelled), pruned, (done, dead, stopped))
+def ledger_of(row: tuple[int, ...], *, users: bool = False) -> Ledger:
+    """Return the ledger in the result of the statement; ``users``: without headrace's own jobs."""
+    accepted, live, c, f, x, pruned, gone_c, gone_f, gone_x, own_live, *own = row
+    ledger = Ledger.of(accepted, live, (c, f, x), pruned, (gone_c, gone_f, gone_x))
+    return ledger.without(own_live, (own[0], own[1], own[2]), (own[3], own[4], own[5])) if users else ledger
 
 
 def ledger_check(ledger: Ledger) -> Check:

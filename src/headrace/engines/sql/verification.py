@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headrace.core.own_tasks import OWN_PREFIX
 from headrace.core.stats.verification import MAX_FINDINGS, Invariant, Mismatch
 from headrace.core.status import Status
 from headrace.core.webhooks.delivery import TASK
@@ -43,13 +44,15 @@ _stages = " ".join(f"WHEN '{status}' THEN {stage}" for status, stage in STAGES.i
 WORDS = {
     "place_of_told": str(STATE["told"]),
     "delivery": TASK,
+    "own_task": f"substr(p.task, 1, {len(OWN_PREFIX)}) = '{OWN_PREFIX}'",
     "lone_parts": lone_parts(),
     **{status.value: f"'{status}'" for status in Status},
     "stage_of_job": (
         f"CASE j.status {_stages} ELSE CASE WHEN j.turn_key IS NULL THEN {STAGES[Status.QUEUED]} ELSE {BY_KEY} END END"
     ),
 }
-"""The words in statements for statuses, and for the stage that a job should have (``encoding.stage_of``)."""
+"""The words in statements for statuses, for headrace's own tasks (``core.own_tasks.is_own``), and for the stage that a
+job should have (``encoding.stage_of``)."""
 
 _ROWS = {"batches": "batches", "turns": "heads", "waits": "waits"}
 """The table with as many rows as an invariant compares, where that is not the jobs."""

@@ -18,6 +18,7 @@ from headrace.client.api.filters import Filters
 from headrace.core.defaults import MAX_ACTION_VERDICTS
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction, ResolveAction
+from headrace.core.own_tasks import OWN_PREFIX
 from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Duplicated
 from headrace.http.problems import Fault, Problem, ProblemDetails
@@ -109,7 +110,7 @@ def _names(given: Any) -> frozenset[str]:
 
 def _not_ours(field: str, name: str) -> None:
     """Refuse what only headrace itself may make, such as a forged delivery."""
-    if name.startswith("headrace."):
+    if name.startswith(OWN_PREFIX):
         raise _forbidden(field, f"the {field} {name!r} is headrace's own")
 
 

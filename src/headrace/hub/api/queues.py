@@ -122,6 +122,8 @@ _VIEW = {
     "paused_at": None,
     "by_customer": False,
     "unreadable": None,
+    "own_counts": {},
+    "own_oldest": None,
     "warnings": [],
 }
 

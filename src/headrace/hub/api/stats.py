@@ -53,7 +53,7 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def stats(ask: OperationRequest) -> OperationReply:
-    """Return counts of the whole store."""
+    """Return counts and metrics of the user's jobs."""
     return OperationReply(await ask.hub.app.stats.counts())
 
 
@@ -83,10 +83,19 @@ _POINT = {
     "running": {"count": 120, "mean": 1.9, "p50": 1.7, "p95": 3.4, "p99": 4.8},
 }
 
+_WINDOW = {
+    "jobs": 10,
+    "average_queue_time": 0.21,
+    "average_processing_time": 1.9,
+    "success_rate": 0.99,
+    "retry_rate": 0.04,
+    "worker_utilisation": 0.38,
+}
+
 OPERATIONS = (
     Operation(
         path="/api/stats",
-        summary="Jobs by status, the ledger, workers, and since when the oldest queued job waits",
+        summary="The user's jobs by status, the ledger, workers, the oldest queued job, and the six metrics",
         scope="read",
         do=stats,
         gives={200: Stats},
@@ -109,6 +118,12 @@ OPERATIONS = (
             "oldest_queued": "2026-11-16T10:03:15Z",
             "workers_silent": 0,
             "silent_since": None,
+            "metrics": {
+                "queue_depth": 4,
+                "windows": {"5m": _WINDOW, "1h": {**_WINDOW, "jobs": 118}, "24h": {**_WINDOW, "jobs": 1815}},
+            },
+            "own_statuses": {"completed": 36},
+            "own_workers_alive": 1,
         },
     ),
     Operation(

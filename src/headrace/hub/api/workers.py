@@ -65,6 +65,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """Its capabilities, for jobs with requirements."""
     customers: Customers | None
     """The customers that it takes jobs of; None: all."""
+    own: bool
+    """Whether it runs nothing but headrace's own tasks, such as deliveries of webhooks: no figure counts it then."""
 
     @classmethod
     def of(cls, row: WorkerRow) -> WorkerView:
@@ -105,7 +107,7 @@ async def drain_worker(ask: OperationRequest) -> OperationReply:
     """Have a worker finish its jobs, and stop."""
     id = _id(ask)
     row = next((one for one in await ask.hub.app.workers.list() if one.info.id == id), None)
-    if row is not None and row.info.tasks and all(task.startswith("headrace.") for task in row.info.tasks):
+    if row is not None and row.info.own:
         raise Problem(
             409, "own-worker", "A hub needs this worker", "it delivers webhooks for a hub: stop the hub instead"
         )
@@ -151,6 +153,7 @@ _VIEW = {
     "queues": None,
     "offers": {"gpu_memory_gb": 16},
     "customers": None,
+    "own": False,
 }
 _FACT = {
     "code": "worker_free",

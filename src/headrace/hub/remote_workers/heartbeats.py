@@ -172,6 +172,8 @@ class Beats:
         try:
             given = await self._given(workers)
             fleet.sums.gather()
+            for worker in workers:
+                fleet.sums.occupied(*worker.occupied(fleet.monotonic()), host.clock.now())
             number, finished = fleet.sums.report(workers[0].id)
             beats = {one.id: self._beat_of(one, given[one.id]) for one in workers}
             if finished:

@@ -150,6 +150,11 @@ class RemoteWorker:
         """Return how much of it is used, as far as it is known here; only the worker itself knows its memory."""
         return self._meter.measured(now, failed=self.failed, claimed_at=self.claimed_at, polled_at=self.polled_at)
 
+    def occupied(self, now: float) -> tuple[float, float]:
+        """Return the seconds of its slots since this was last called, and of those in which they were busy."""
+        self.measure(now)
+        return self._meter.taken(now)
+
     def gave_up(self, job: UUID, epoch: int) -> None:
         """Note that it holds a job no longer, by the epoch at which it held it."""
         while len(self._over) >= _MAX_REMEMBERED_REPLIES + 2 * self.concurrency:

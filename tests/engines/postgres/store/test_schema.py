@@ -239,8 +239,8 @@ async def test_a_newer_schema_is_refused(connection: Connection) -> None:
 async def test_a_schema_of_a_version_before_the_first_release_is_refused_and_left_alone(connection: Connection) -> None:
     engine = engine_of(connection)
     await engine.migrate()
-    await connection.execute("UPDATE headrace.migrations SET name = '0001_jobs'")
-    await connection.execute("INSERT INTO headrace.migrations VALUES ('0002_overview', '', 0)")
+    await connection.execute("DELETE FROM headrace.migrations")
+    await connection.execute("INSERT INTO headrace.migrations VALUES ('0001_jobs', '', 0), ('0002_overview', '', 0)")
     before = await catalog(connection, "headrace")
     attempts = (engine.open, engine.migrate, engine.migrations, engine_of(connection, migrate=True).open)
     for attempt in attempts:
@@ -336,7 +336,7 @@ async def test_the_command_refuses_a_schema_of_a_version_before_the_first_releas
 ) -> None:
     monkeypatch.chdir(tmp_path)
     await engine_of(connection).migrate()
-    await connection.execute("UPDATE headrace.migrations SET name = '0001_jobs'")
+    await connection.execute("UPDATE headrace.migrations SET name = '0001_jobs' WHERE name = '0001_initial'")
     for command, code in (("migrate", 5), ("stats", 5), ("doctor", 1)):
         said = headrace(command, "--url", url_of(connection), code=code).output
         assert "before 0.1.0" in said

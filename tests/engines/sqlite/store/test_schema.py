@@ -98,7 +98,7 @@ async def test_a_file_of_a_version_before_the_first_release_is_refused_and_left_
     await engine.migrate()
     connection = apsw.Connection(str(file))
     connection.execute(
-        "UPDATE migrations SET name = '0001_jobs'; INSERT INTO migrations VALUES ('0002_entries', '', 0)"
+        "DELETE FROM migrations; INSERT INTO migrations VALUES ('0001_jobs', '', 0), ('0002_entries', '', 0)"
     )
     before = schema(connection)
     for attempt in (engine.open, engine.migrate, engine.migrations, lambda: engine.migrate(plan=True)):

@@ -22,6 +22,7 @@ __all__ = ["Jobs", "delete_old", "delete_tied"]
 
 _MAX_LEDGER_ROWS = 1000
 """How many rows the ledger, and the counts beside it, may have before they are summed up."""
+_KINDS = ("completed", "failed", "cancelled")
 
 
 def delete_old(schema: str) -> str:
@@ -92,7 +93,7 @@ class Jobs:
                 count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
         await self._sum_up("ledger", "accepted", "pruned")
         if count:
-            await self._sum_up("pruned", "completed", "failed", "cancelled")
+            await self._sum_up("pruned", *(f"{whose}{kind}" for whose in ("", "own_") for kind in _KINDS))
         return count
 
     async def _sum_up(self, table: str, *columns: str) -> None:

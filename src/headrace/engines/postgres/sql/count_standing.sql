@@ -1,6 +1,6 @@
--- Jobs by queue and status as seen at a moment, without those that completed or were cancelled: each kind by the index
+-- Jobs by queue, status and whether they are headrace's own, as seen at a moment, without those that completed or were cancelled: each kind by the index
 -- that has no others. $1 the moment, $2 the status failed, $3 the statuses of those that are not queued yet
-SELECT l.queue, c.status, sum(c.jobs)::bigint, min(c.oldest)
+SELECT l.queue, c.status, sum(c.jobs)::bigint, min(c.oldest), {own_task}
 FROM (
   SELECT subqueue, 'queued' AS status, count(*) AS jobs, min(arrived_at) AS oldest
   FROM {schema}.jobs WHERE stage = 2 GROUP BY 1
@@ -21,5 +21,5 @@ FROM (
   ) p
   UNION ALL
   SELECT subqueue, status, count(*), NULL FROM {schema}.jobs WHERE stage IN (0, 5) AND status = $2 GROUP BY 1, 2
-) c JOIN {schema}.subqueues l ON l.id = c.subqueue
-GROUP BY 1, 2
+) c JOIN {schema}.subqueues l ON l.id = c.subqueue JOIN {schema}.profiles p ON p.id = l.profile
+GROUP BY 1, 2, 5

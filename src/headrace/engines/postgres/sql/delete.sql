@@ -21,7 +21,7 @@ turns AS (
   -- Tested again, because a key may have taken a turn meanwhile.
   AND rank IS NULL AND last <= {latest}
 ),
-jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status),
+jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status, subqueue),
 bodies AS (DELETE FROM {schema}.bodies WHERE id = ANY (ARRAY(SELECT id FROM old))),
 attempts AS (DELETE FROM {schema}.attempts WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
 events AS (DELETE FROM {schema}.events WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
@@ -42,9 +42,14 @@ booked AS (
   INSERT INTO {schema}.ledger (accepted, pruned) SELECT 0, count(*) FROM jobs HAVING count(*) > 0
 ),
 booked_by_kind AS (
-  INSERT INTO {schema}.pruned (completed, failed, cancelled)
+  INSERT INTO {schema}.pruned (completed, failed, cancelled, own_completed, own_failed, own_cancelled)
   SELECT count(*) FILTER (WHERE status = {completed}), count(*) FILTER (WHERE status = {failed}),
-    count(*) FILTER (WHERE status = {cancelled})
-  FROM jobs HAVING count(*) > 0
+    count(*) FILTER (WHERE status = {cancelled}), count(*) FILTER (WHERE status = {completed} AND own),
+    count(*) FILTER (WHERE status = {failed} AND own), count(*) FILTER (WHERE status = {cancelled} AND own)
+  FROM (
+    SELECT status, subqueue = ANY (ARRAY(
+      SELECT l.id FROM {schema}.profiles p JOIN {schema}.subqueues l ON l.profile = p.id WHERE {own_task})) AS own
+    FROM jobs
+  ) k HAVING count(*) > 0
 )
 SELECT (SELECT count(*) FROM jobs), '{' || coalesce((SELECT string_agg(seq::text, ',') FROM kept), '') || '}'

@@ -44,7 +44,7 @@ async def check(connection: Connection, schema: str, now: datetime) -> AsyncIter
         await _horizon(connection),
         await _vacuum(connection, schema),
         await _connections(connection),
-        ledger_check(ledger_of(*(await connection.fetch(sql("ledger", schema)))[0])),
+        ledger_check(ledger_of(tuple((await connection.fetch(sql("ledger", schema)))[0]))),
     ]:
         yield one
 

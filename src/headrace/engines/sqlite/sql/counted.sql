@@ -1,4 +1,4 @@
-SELECT l.queue AS queue, c.status AS status, sum(c.jobs) AS jobs, min(c.oldest) AS oldest
+SELECT l.queue AS queue, c.status AS status, sum(c.jobs) AS jobs, min(c.oldest) AS oldest, {own_task} AS own
 FROM (
   SELECT subqueue, 'queued' AS status, count(*) AS jobs, min(arrived_at) AS oldest
   FROM jobs WHERE stage = 2 GROUP BY subqueue
@@ -18,5 +18,5 @@ FROM (
   UNION ALL
   SELECT subqueue, status, count(*), NULL
   FROM jobs WHERE stage >= 4{of_ended} GROUP BY subqueue, status
-) c CROSS JOIN subqueues l ON l.id = c.subqueue
-GROUP BY l.queue, c.status
+) c CROSS JOIN subqueues l ON l.id = c.subqueue CROSS JOIN profiles p ON p.id = l.profile
+GROUP BY l.queue, c.status, own

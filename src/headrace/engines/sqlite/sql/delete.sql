@@ -41,11 +41,18 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
       WHERE j.turn_key IS NOT NULL);
   UPDATE books SET pruned = pruned + (SELECT count(*) FROM old),
     pruned_completed = pruned_completed + kinds.completed, pruned_failed = pruned_failed + kinds.failed,
-    pruned_cancelled = pruned_cancelled + kinds.cancelled
+    pruned_cancelled = pruned_cancelled + kinds.cancelled,
+    own_pruned_completed = own_pruned_completed + kinds.own_completed,
+    own_pruned_failed = own_pruned_failed + kinds.own_failed,
+    own_pruned_cancelled = own_pruned_cancelled + kinds.own_cancelled
   FROM (
     SELECT count(*) FILTER (WHERE j.status = {completed}) AS completed, count(*) FILTER (WHERE j.status = {failed}) AS failed,
-      count(*) FILTER (WHERE j.status = {cancelled}) AS cancelled
+      count(*) FILTER (WHERE j.status = {cancelled}) AS cancelled,
+      count(*) FILTER (WHERE j.status = {completed} AND {own_task}) AS own_completed,
+      count(*) FILTER (WHERE j.status = {failed} AND {own_task}) AS own_failed,
+      count(*) FILTER (WHERE j.status = {cancelled} AND {own_task}) AS own_cancelled
     FROM old o CROSS JOIN jobs j ON j.seq = o.seq
+      CROSS JOIN subqueues l ON l.id = j.subqueue CROSS JOIN profiles p ON p.id = l.profile
   ) AS kinds;
   DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);
   DELETE FROM ends WHERE seq IN (SELECT seq FROM old);

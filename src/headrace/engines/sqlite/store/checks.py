@@ -50,7 +50,7 @@ def check(connection: apsw.Connection, path: Path, mode: int) -> Iterator[Check]
     yield _access(path, mode)
     yield _integrity(connection, path)
     yield from _room(path)
-    yield ledger_check(ledger_of(*connection.execute(ask("ledger")).get))
+    yield ledger_check(ledger_of(connection.execute(ask("ledger")).get))
 
 
 def _access(path: Path, mode: int) -> Check:
