@@ -178,7 +178,7 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
     if job.redrives:
         attempts += f", redriven {job.redrives}×"
     facts: list[tuple[str, str | Text]] = [
-        ("queue", f"{job.queue} · priority {job.priority} ({job.priority_band}){_asked(job)}"),
+        ("queue", f"{job.queue} · priority {job.priority} · {job.priority_band}{_asked(job)}"),
         ("created", f"{moment(job.created_at)} ({ago(job.created_at, now)})"),
         ("attempts", attempts),
         ("timeout", span(job.timeout) if job.timeout is not None else "none"),
