@@ -43,6 +43,7 @@ def test_options_are_brought_into_one_form() -> None:
         ({"priority": -1}, "priority"),
         ({"priority": True}, "priority"),
         ({"priority": 50.0}, "priority"),
+        ({"priority": "urgent"}, "priority.*system, high, normal, low"),
         ({"retry": 3}, "Retry"),
         ({"timeout": 0}, "timeout.*None means"),
         ({"timeout": -1}, "timeout"),

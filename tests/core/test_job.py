@@ -26,6 +26,7 @@ RECORD = {
         "priority",
         "asked_queue",
         "asked_priority",
+        "priority_band",
         "max_attempts",
         "retry",
         "timeout",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import pytest
 
 from headrace.core.job import Job
 from headrace.endpoints.retry_after import MAX_RETRY_AFTER_SECONDS, POSITION_CACHE_SECONDS, Estimates
+from headrace.http.positions import Positions
 from headrace.testing import FakeClock
-from tests.endpoints.guessing import Guessing
+from tests.endpoints.guessing import Guessing, guessed
 
 
-async def test_estimates_follow_the_queue_and_the_task(tmp_path: Path) -> None:
+async def test_estimates_follow_the_queue_and_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Positions, "places", guessed)
     clock = FakeClock()
     app = Guessing("memory://", clock)
 

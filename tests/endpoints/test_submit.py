@@ -11,7 +11,8 @@ from headrace import App, Retry
 from headrace.endpoints.request import EndpointRequest, values_of
 from headrace.endpoints.responses import EndpointResponse
 from headrace.endpoints.submit import Submitting
-from tests.endpoints.guessing import Guessing
+from headrace.http.positions import Positions
+from tests.endpoints.guessing import Guessing, guessed
 
 
 class Service:
@@ -55,8 +56,9 @@ async def test_every_answer_says_that_another_preference_is_answered_otherwise(s
     assert [one.headers.get("Vary") for one in (*at_once, *waited)] == ["Prefer"] * 4
 
 
-async def test_a_repeat_is_told_when_its_own_job_may_have_ended() -> None:
+async def test_a_repeat_is_told_when_its_own_job_may_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what new jobs of its kind are told, for whom somebody else's place was looked up a moment ago."""
+    monkeypatch.setattr(Positions, "places", guessed)
     app = Guessing("memory://")
     service, key = Service(app), ("idempotency-key", "k")
     async with app:

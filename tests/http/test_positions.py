@@ -1,103 +1,134 @@
-"""Positions: how many of them are looked for."""
+"""Positions: one read for all that ask, so many reads, and what is counted on from the last one."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from headrace import App
-from headrace.client.api.jobs import JobsApi
-from headrace.client.api.positions import QueuePosition
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.submission import submit
+from headrace.core.updates import Place
 from headrace.errors import Unavailable
 from headrace.http import positions
 from headrace.http.positions import Positions
 from headrace.testing import FakeClock
+from tests.support.until import until
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
-class Slow(App):
-    """An App of whose jobs all are third, and that takes its time to find that out."""
+class Reads(Positions):
+    """Positions of jobs that are found in the order in which they ask, each a second behind the one before."""
 
-    def __init__(self, clock: FakeClock, takes: float) -> None:
-        super().__init__("memory://", clock=clock)
-        self.asked, self.takes, self.time = 0, takes, clock
-        self.jobs = _Jobs(self)
+    def __init__(self, clock: FakeClock, takes: float = 0.0) -> None:
+        super().__init__(App("memory://", clock=clock))
+        self.clock, self.takes, self.pace = clock, takes, timedelta(seconds=1)
+        self.reads = list[Sequence[Job]]()
+        self.go = asyncio.Event()
+        self.go.set()
+        self.before = 0
 
-
-class _Jobs(JobsApi):
-    _app: Slow
-
-    async def position(self, job: object) -> QueuePosition:
-        self._app.asked += 1
-        self._app.time.advance(self._app.takes)
-        return QueuePosition(3, NOW)
-
-
-def a_job() -> Job:
-    return submit(App("memory://").host.new_id(NOW), Spec(task="a", created_at=NOW), "{}", NOW)
+    async def places(self, jobs: Sequence[Job]) -> list[Place | None]:
+        self.reads.append(jobs)
+        await self.go.wait()
+        self.clock.advance(self.takes)
+        numbers = range(self.before + 1, self.before + len(jobs) + 1)
+        return [Place(number, self.clock.now() + self.pace * number) for number in numbers]
 
 
-async def asked(takes: float, seconds: int, a_second: int) -> int:
-    """How often it is looked for, if so many jobs come each second."""
+def a_job(priority: int = 50, queue: str = "default") -> Job:
+    spec = Spec(task="a", created_at=NOW, priority=priority, queue=queue)
+    return submit(App("memory://").host.new_id(NOW), spec, "{}", NOW)
+
+
+async def reads_for(takes: float, seconds: int, a_second: int) -> int:
+    """How often positions are read, if so many jobs come each second; each is given one."""
     clock = FakeClock()
-    app, job = Slow(clock, takes), a_job()
-    told = Positions(app)
+    told, job = Reads(clock, takes), a_job()
     for _ in range(seconds):
         for _ in range(a_second):
-            assert await told.of(job) in ((3, NOW), (None, None))
+            assert (await told.of(job))[0] is not None
         clock.advance(1)
-    return app.asked
+    return len(told.reads)
 
 
-async def test_so_many_a_second() -> None:
-    assert await asked(0, 1, 15) == 15, "few are all told"
-    assert await asked(0, 1, 100) == positions.MAX_READS_PER_SECOND
-    assert await asked(0, 10, 100) == 10 * positions.MAX_READS_PER_SECOND
+async def test_so_many_reads_a_second_and_a_position_for_every_job() -> None:
+    assert await reads_for(0, 1, 15) == 15, "few are all read"
+    assert await reads_for(0, 1, 100) == positions.MAX_READS_PER_SECOND
+    assert await reads_for(0, 10, 100) == 10 * positions.MAX_READS_PER_SECOND
 
 
 async def test_where_each_takes_long_there_are_fewer() -> None:
-    """Of a hundred seconds it is about three."""
-    assert 60 <= await asked(0.05, 100, 50) <= 80
-    assert await asked(0.25, 100, 50) <= 20
+    """Of a hundred seconds it is about two."""
+    assert 40 <= await reads_for(0.05, 100, 50) <= 60
+
+
+async def test_all_that_ask_at_one_moment_share_a_read_that_begins_after_them() -> None:
+    told = Reads(FakeClock())
+    first = asyncio.gather(*(told.of(a_job()) for _ in range(20)))
+    assert [position for position, _ in await first] == [*range(1, 21)]
+    assert len(told.reads) == 1
+    told.go.clear()
+    one = asyncio.create_task(told.of(a_job()))
+    await until(lambda: len(told.reads) == 2)
+    late = [a_job() for _ in range(20)]
+    rest = asyncio.gather(*(told.of(job) for job in late))
+    told.go.set()
+    await asyncio.gather(one, rest)
+    assert [len(read) for read in told.reads] == [20, 1, 20]
+    assert told.reads[-1] == late, "what began before they were stored may not know them"
+
+
+async def test_queues_are_read_apart() -> None:
+    told = Reads(FakeClock())
+    found = await asyncio.gather(*(told.of(a_job(queue=queue)) for queue in ("a", "b", "a")))
+    assert [position for position, _ in found] == [1, 1, 2]
+
+
+async def test_without_a_read_it_is_counted_on_from_the_last() -> None:
+    clock = FakeClock()
+    told, began = Reads(clock), clock.now()
+    told.before = 9
+    assert await told.of(a_job()) == (10, began + timedelta(seconds=10))
+    told._count.spend(1000)
+    assert await told.of(a_job()) == (11, began + timedelta(seconds=11))
+    assert await told.of(a_job(priority=10)) == (None, None), "nothing is known of that priority"
+    assert await told.of(a_job(priority=90)) == (None, None), "but the others are behind it"
+    assert await told.of(a_job()) == (13, began + timedelta(seconds=13))
+    clock.advance(5)
+    assert (await told.of(a_job()))[0] == 9, "five of fourteen were taken, at one a second"
+    clock.advance(positions.MAX_COUNTED_SECONDS)
+    told._count.spend(1000)
+    assert await told.of(a_job()) == (None, None), "that is too old"
+
+
+async def test_where_too_many_are_before_it_that_holds_for_the_next() -> None:
+    told = Reads(FakeClock())
+
+    async def places(jobs: Sequence[Job]) -> list[Place | None]:
+        return [Place(None)] * len(jobs)
+
+    told.places = places  # type: ignore[method-assign]  # as of a long queue
+    assert await told.of(a_job()) == (None, None)
+    told._count.spend(1000)
+    assert await told.of(a_job()) == (None, None)
 
 
 async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock()
-    app, never = Slow(clock, 0), asyncio.Event()
-    told, job = Positions(app), a_job()
+    told = Reads(FakeClock())
+    assert (await told.of(a_job()))[0] == 1
     monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 0.01)
+    told.go.clear()
+    assert (await told.of(a_job()))[0] == 2, "counted on, while the read hangs"
+    told.go.set()
 
-    async def hangs(job: object) -> None:
-        await never.wait()
-
-    monkeypatch.setattr(app.jobs, "position", hangs)
-    assert await told.of(job) == (None, None)
-
-    async def fails(job: object) -> None:
+    async def fails(jobs: Sequence[Job]) -> list[Place | None]:
         raise Unavailable("away")
 
-    monkeypatch.setattr(app.jobs, "position", fails)
-    assert await told.of(job) == (None, None)
-
-
-async def test_two_do_not_look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, go = Slow(FakeClock(), 0), asyncio.Event()
-    told, job, position = Positions(app), a_job(), app.jobs.position
-    monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
-
-    async def waits(job: Any) -> QueuePosition | None:
-        await go.wait()
-        return await position(job)
-
-    monkeypatch.setattr(app.jobs, "position", waits)
-    first = asyncio.create_task(told.of(job))
-    await asyncio.sleep(0)
-    assert await told.of(job) == (None, None)
-    go.set()
-    assert await first == (3, NOW)
+    other = Reads(FakeClock())
+    other.places = fails  # type: ignore[method-assign]  # as of a store that is away
+    assert await other.of(a_job()) == (None, None)

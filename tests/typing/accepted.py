@@ -75,7 +75,7 @@ async def thumbnail(image: str) -> str:
     return image
 
 
-@images(priority=90)
+@images(priority="high")
 def urgent(image: str) -> str:
     return image
 
@@ -201,7 +201,7 @@ async def options_keep_the_type() -> None:
         customer="c",
     )
     assert_type(await later.submit(1, 2), JobHandle[int])
-    assert_type(resize.options(priority=1).options(delay=0.2).draft("a"), Draft[dict[str, str | int]])
+    assert_type(resize.options(priority="normal").options(delay=0.2).draft("a"), Draft[dict[str, str | int]])
 
 
 async def handles_speak_of_jobs(handle: JobHandle[int]) -> None:
@@ -244,7 +244,7 @@ async def the_app_works_with_anything() -> None:
         await app.jobs.handle("01990000-0000-7000-8000-0000deadbeef").rerun(payload={"a": 1}, queue="slow"),
         JobHandle[Any],
     )
-    assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
+    assert_type(await app.submit("resize", {"image": "a"}, priority="system"), JobHandle[Any])
     assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])
     assert_type(await app.jobs.list(status=[Status.FAILED, "cancelled"]), Page[Job])
     assert_type(poll, AsyncTask[[], None])
@@ -314,7 +314,7 @@ brief.options(retention=timedelta(hours=1))
 @app.submit_middleware
 async def stamped(drafts: Sequence[Draft[Any]], call_next: SubmitNext) -> list[JobHandle[Any]]:
     """Around every submit."""
-    assert_type(drafts[0].with_options(priority=3), Draft[Any])
+    assert_type(drafts[0].with_options(priority="low"), Draft[Any])
     return await call_next([draft.with_options(tags=["t"]) for draft in drafts])
 
 

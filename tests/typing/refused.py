@@ -50,6 +50,7 @@ async def arguments_are_checked(ctx: Context) -> None:
     await resize.submit("a", 1, 2)  # type: ignore[call-arg]
     await resize.submit(ctx, "a")  # type: ignore[arg-type]
     await resize.submit("a", priority=1)  # type: ignore[call-arg]
+    resize.options(priority="urgent")  # type: ignore[typeddict-item]
     await resize.run(b"a")  # type: ignore[arg-type]
     resize.draft(image=1)  # type: ignore[arg-type]
     add.submit_sync("1", 2)  # type: ignore[arg-type]

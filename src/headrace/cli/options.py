@@ -20,10 +20,13 @@ import click
 
 from headrace.cli.exit_codes import USAGE
 from headrace.core import times
+from headrace.core.priority import checked_priority
 from headrace.core.status import COMING, Reason, Status
 from headrace.core.words import VOCABULARIES, Vocabulary
+from headrace.errors import ConfigError
 
 __all__ = [
+    "PRIORITY",
     "Address",
     "BadAddress",
     "State",
@@ -35,6 +38,7 @@ __all__ = [
     "moment",
     "pairs",
     "payload",
+    "priority",
     "statuses",
     "target",
     "value",
@@ -128,6 +132,18 @@ def duration(value: str | float) -> float:
     try:
         return times.duration(value) if isinstance(value, str) else float(value)
     except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+PRIORITY = "0-100|NAME"
+"""How a priority is given."""
+
+
+def priority(value: str | int) -> int:
+    """Return a priority, from a number or the name of a band (system, high, normal, low)."""
+    try:
+        return checked_priority(int(value) if isinstance(value, int) or value.lstrip("-").isdecimal() else value, "it")
+    except ConfigError as error:
         raise click.BadParameter(str(error)) from None
 
 

@@ -105,7 +105,7 @@ class Draft(Generic[R_co]):
         """The spec of the job; as a child, and as part of a batch."""
         asked = asked_in(self.options) if self._asked is None else self._asked  # which other drafts share
         if parentage is not None:
-            taken = {"trace": parentage.trace, "customer": parentage.customer}
+            taken = {"trace": parentage.trace, "customer": parentage.customer, "priority": parentage.priority}
             asked = {**taken, **asked, "parent": parentage.parent, "root": parentage.root}
         if asked.get("request_key") is not None:
             uncounted = frozenset[str]() if self._handler is None else self._handler.uncounted

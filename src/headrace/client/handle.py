@@ -26,6 +26,7 @@ from headrace.core.lifecycle.actions import (
     RetryAction,
     RunNowAction,
 )
+from headrace.core.priority import PriorityBand
 from headrace.core.status import Status
 from headrace.core.times import Seconds, seconds
 from headrace.engine import Duplicated, Inserted
@@ -222,8 +223,8 @@ class JobHandle(Generic[R_co]):
         :raises TransitionRefused: a worker holds it, or it ended"""
         return await self._act(MoveAction(queue=queue), by)
 
-    async def reprioritise(self, priority: int, *, by: str | None = None) -> Job:
-        """Give it another priority, 0 to 100: ``job.priority``; ``job.asked_priority`` is the first one;
+    async def reprioritise(self, priority: int | PriorityBand, *, by: str | None = None) -> Job:
+        """Give it another priority, 0 to 100 or a name: ``job.priority``; ``job.asked_priority`` is the first one;
         :raises TransitionRefused: a worker holds it, or it ended"""
         return await self._act(ReprioritiseAction(priority=priority), by)
 

@@ -26,6 +26,7 @@ from headrace.core.lifecycle.actions import (
     RunNowAction,
 )
 from headrace.core.lifecycle.transitions import TRANSITIONS
+from headrace.core.priority import PriorityBand
 from headrace.core.query import Filter, Page
 from headrace.core.status import Verb
 from headrace.core.times import Seconds
@@ -103,8 +104,8 @@ class JobSet:
         """Move them to another queue, with their arrival."""
         return self.act(MoveAction(queue=queue), by=by)
 
-    def reprioritise(self, priority: int, *, by: str | None = None) -> Results:
-        """Give them another priority, 0 to 100."""
+    def reprioritise(self, priority: int | PriorityBand, *, by: str | None = None) -> Results:
+        """Give them another priority, 0 to 100 or a name."""
         return self.act(ReprioritiseAction(priority=priority), by=by)
 
     async def act(self, action: Action, *, by: str | None = None) -> Results:

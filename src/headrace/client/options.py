@@ -20,6 +20,7 @@ from headrace.core.lifecycle.retry import Backoff, Retry
 from headrace.core.lifecycle.suspects import REQUIREMENT
 from headrace.core.matching import customers
 from headrace.core.matching.match import fault_of
+from headrace.core.priority import PriorityBand, checked_priority
 from headrace.core.schedule.rules import Continuous, Cron, Every
 from headrace.core.times import Seconds, seconds
 from headrace.core.times import moment as text_of
@@ -56,8 +57,9 @@ class JobOptions(TypedDict, total=False):
 
     queue: str
     """The queue of the job; ``default`` if left out."""
-    priority: int
-    """0 to 100, higher first; 50 if left out."""
+    priority: int | PriorityBand
+    """0 to 100, higher first, or a name: ``"system"`` is 95, ``"high"`` 80, ``"normal"`` 50, ``"low"`` 15. If call,
+    task and App name none: that of the job whose handler submits it, else 50."""
     retry: Retry
     """The retry policy; replaced as a whole."""
     timeout: Seconds | None
@@ -276,7 +278,7 @@ def _requires(value: Any, name: str) -> dict[str, Any]:
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "queue": validation.checked_name,
-    "priority": lambda value, name: validation.whole(value, name, 0, 100),
+    "priority": checked_priority,
     "retry": _retry,
     "timeout": _span("None means no limit"),
     "heartbeat": _heartbeat,

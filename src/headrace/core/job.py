@@ -16,6 +16,7 @@ from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, 
 from headrace.core.codec.record import Record, schema_of
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
+from headrace.core.priority import DEFAULT_PRIORITY, PriorityBand, band_of
 from headrace.core.status import ENDED, HELD, Reason, Status
 from headrace.core.validation import plain, plain_id
 from headrace.core.webhooks.target import Notified, Target
@@ -56,7 +57,7 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     task: str
     created_at: datetime
     queue: str = "default"
-    priority: int = 50
+    priority: int = DEFAULT_PRIORITY
     retry: Retry = Retry()
     timeout: float | None = 1800.0
     heartbeat: float | None = None
@@ -163,6 +164,11 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     def priority(self) -> int:
         """Its priority now, 0 to 100, higher first; ``asked_priority`` is what it was submitted with."""
         return self.spec.priority if self.reprioritised_to is None else self.reprioritised_to
+
+    @property
+    def priority_band(self) -> PriorityBand:
+        """The name of the band that its priority is in: system, high, normal or low."""
+        return band_of(self.priority)
 
     @property
     def asked_queue(self) -> str:
@@ -392,7 +398,7 @@ _INNER = frozenset(
         "told",
     }
 )
-_NOW = ("queue", "priority", "asked_queue", "asked_priority")
+_NOW = ("queue", "priority", "asked_queue", "asked_priority", "priority_band")
 """What may have changed since the submit, and what was requested."""
 _MADE = {
     "payload": dict[str, Any],
@@ -401,6 +407,7 @@ _MADE = {
     "timeout_at": datetime | None,
     "asked_queue": str,
     "asked_priority": int,
+    "priority_band": PriorityBand,
 }
 """What the record has beside its fields."""
 _NAMES = dict.fromkeys(

@@ -13,6 +13,7 @@ import msgspec
 from headrace.core.codec.stand_in import guarded
 from headrace.core.control_characters import printable
 from headrace.core.job import Job, json_or_text
+from headrace.core.priority import band_of
 from headrace.core.status import HELD, Status
 from headrace.dashboard import format, static_files
 from headrace.dashboard.drawings.json_tree import parsed, pretty, tree, tree_of_many, written
@@ -63,6 +64,7 @@ def _environment() -> jinja2.Environment:
     )
     made.filters |= {
         "count": format.count,
+        "band": band_of,
         "length_of": format.length,
         "percent": format.percent,
         "short": format.short,

@@ -18,8 +18,8 @@ __all__ = ["Estimates"]
 
 MIN_RETRY_AFTER_SECONDS, MAX_RETRY_AFTER_SECONDS = 1, 300
 """Minimum and maximum seconds."""
-DURATION_CACHE_SECONDS = 30.0
-"""Seconds for which the duration of a task is cached."""
+DURATION_CACHE_SECONDS, UNKNOWN_CACHE_SECONDS = 30.0, 1.0
+"""Seconds for which the duration of a task is cached; and that it is unknown."""
 POSITION_CACHE_SECONDS = 0.25
 """Seconds for which new jobs of one kind get the same estimate: they are behind one another."""
 ESTIMATE_TIMEOUT_SECONDS = 0.25
@@ -44,14 +44,14 @@ class Estimates:
         kind, now = (job.queue, job.priority, job.task), self._app.host.clock.monotonic()
         until, seconds = self._new.get(kind, (0.0, 0))
         if now >= until:
-            seconds = await self.retry_after(job)
+            seconds = await self.retry_after(job, new=True)
             if len(self._new) >= _MAX_KINDS:
                 self._new.clear()
             self._new[kind] = now + POSITION_CACHE_SECONDS, seconds
         return seconds
 
-    async def retry_after(self, job: Job) -> int:
-        """Return after how many seconds the job may have ended."""
+    async def retry_after(self, job: Job, *, new: bool = False) -> int:
+        """Return after how many seconds the job may have ended; ``new``: it was submitted just now."""
         if job.ended:
             return 0
         now, takes = self._app.host.clock.now(), await self._processing(job.task)
@@ -61,7 +61,7 @@ class Estimates:
         elif job.status in HELD:
             begins = job.started_at or now
         else:
-            begins = (await self._positions.of(job))[1] or now
+            begins = (await self._positions.of(job, new=new))[1] or now
         left = (begins - now).total_seconds() + (takes or 0.0)
         return min(max(ceil(left), MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
 
@@ -76,5 +76,5 @@ class Estimates:
                 takes = await self._app.stats.duration(task)
         except (EngineError, TimeoutError):
             return takes
-        self._takes[task] = now + DURATION_CACHE_SECONDS, takes
+        self._takes[task] = now + (UNKNOWN_CACHE_SECONDS if takes is None else DURATION_CACHE_SECONDS), takes
         return takes

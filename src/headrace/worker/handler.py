@@ -37,7 +37,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How jobs of a task are treated unless a submit says otherwise."""
 
     queue: str = "default"
-    priority: int = 50
+    priority: int | None = None
+    """None: that of the job that submits it, else the default."""
     retry: Retry = Retry()
     timeout: float | None = 1800.0
     heartbeat: float | None = None

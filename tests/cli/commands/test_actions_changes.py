@@ -31,7 +31,7 @@ def test_jobs_are_postponed_run_now_moved_and_reprioritised(shell: Shell) -> Non
     assert all(one["by"].endswith(f" on {gethostname()}") for one in record["events"])
     shown = shell("show", id, "--url", shell.url).stdout
     assert "run now" in shown
-    assert "slow · priority 90 (asked for queue default, priority 50)" in shown
+    assert "slow · priority 90 · system (asked for queue default, priority 50)" in shown
     assert "until 2099-01-31" in shown
     assert "from default to slow" in shown
     refused = shell("run-now", id, "--url", shell.url, code=4)
@@ -64,7 +64,7 @@ def test_a_time_is_a_moment_or_a_duration(shell: Shell) -> None:
 def test_what_was_changed_is_said(shell: Shell) -> None:
     id = shell.submit("boom", "--max-retries", "0", "--delay", "1h")
     assert "scheduled  queue slow" in shell("move", id, "--to", "slow", "--url", shell.url).stdout
-    assert "scheduled  priority 80" in shell("reprioritise", id, "--to", "80", "--url", shell.url).stdout
+    assert "scheduled  priority 80 (high)" in shell("reprioritise", id, "--to", "high", "--url", shell.url).stdout
     assert "scheduled  due in " in shell("postpone", id, "--to", "1d", "--url", shell.url).stdout
     told = shell("postpone", id, "--to", "2099-01-31T08:00+00:00", "--url", shell.url).stdout
     assert "d, 2099-01-31" in told

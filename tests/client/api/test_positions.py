@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ async def test_a_start_is_estimated_where_something_tells(sums: Sums) -> None:
     assert found.estimated_start is not None
     assert found.estimated_start >= (await held.refresh()).created_at
     assert (await held.refresh()).status is Status.QUEUED
+
+
+async def test_an_estimate_needs_one_finished_job_and_no_report_of_it(sums: Sums) -> None:
+    app = sums.app
+    assert await app.stats.duration("add") is None
+    async with app.worker():
+        assert await (await sums.add.submit(1)).result(timeout=45) == 2
+        assert not await app.session.engine.rollups.read(
+            app.host.clock.now() - timedelta(days=1), app.host.clock.now() + timedelta(days=1)
+        ), "the worker has reported nothing yet"
+        took = await app.stats.duration("add")
+    assert took is not None
+    assert took < 10
 
 
 async def _rolled_up(sums: Sums) -> bool:

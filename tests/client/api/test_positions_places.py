@@ -58,6 +58,21 @@ async def test_gaps_are_asked_about(sums: Sums, monkeypatch: pytest.MonkeyPatch)
     assert asked.times < len(followed)
 
 
+async def test_where_none_may_be_left_out_the_rest_is_estimated_in_between(
+    sums: Sums, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_QUEUE_READS", 4)
+    jobs, asked = await submitted(sums, 60), Asked(sums, monkeypatch)
+    some = [job for number, job in enumerate(jobs) if number % 3]
+    found = [one and one.position for one in await places(sums.app.session, some, all_of_them=True)]
+    assert asked.times == 4
+    exact = [jobs.index(one) + 1 for one in some]
+    assert (found[0], found[-1]) == (exact[0], exact[-1])
+    known = [one for one in found if one is not None]
+    assert len(known) == len(set(known)) == len(some)
+    assert all(abs(one - right) <= 1 for one, right in zip(known, exact, strict=True))
+
+
 async def test_of_many_with_gaps_those_in_front_are_told_and_the_rest_by_and_by() -> None:
     line, turns, told, asked = list(range(0, 400, 2)), cycle(n / 97 for n in range(97)), set[int](), list[int]()
 
@@ -76,10 +91,9 @@ async def test_of_many_with_gaps_those_in_front_are_told_and_the_rest_by_and_by(
     assert len(told) > len(line) / 2
 
 
-async def test_who_is_too_far_behind_has_no_number(sums: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_COUNTED_JOBS", 5)
+async def test_who_is_too_far_behind_has_no_number(sums: Sums) -> None:
     jobs = await submitted(sums, 20)
-    found = await places(sums.app.session, jobs)
+    found = await places(sums.app.session, jobs, 5)
     assert [one and one.position for one in found] == [*range(1, 7), *[None] * 14]
 
 

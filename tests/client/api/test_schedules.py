@@ -220,9 +220,9 @@ async def test_a_schedule_is_made_shown_previewed_and_changed(url: str) -> None:
     start = datetime(2030, 3, 1, tzinfo=UTC)
     async with sums.app as app:
         rule = Cron("30 1 * * *", tz="America/New_York", start=start, jitter=60, overlap="wait", catch_up="all", cap=5)
-        made = await app.schedules.set("sums", rule, sums.add.options(queue="q", priority=70).draft(1, b=2))
+        made = await app.schedules.set("sums", rule, sums.add.options(queue="q", priority="high").draft(1, b=2))
         assert made == await app.schedules.get("sums")
-        assert (made.rule, made.queue, made.priority, made.payload) == (rule, "q", 70, {"a": 1, "b": 2})
+        assert (made.rule, made.queue, made.priority, made.payload) == (rule, "q", 80, {"a": 1, "b": 2})
         assert (made.state, made.skipped, made.waiting, made.last_job) == ("active", 0, None, None)
         # Through the turn of 10 March 2030.
         fires = [datetime(2030, 3, day, hour, 30, tzinfo=UTC) for day, hour in ((9, 6), (10, 6), (11, 5))]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.matching.fit import MAX_HOLD_SECONDS, Waste, held_back, loaded_by, waste
+from headrace.core.matching.fit import MAX_HOLD_SECONDS, Rank, Waste, held_back, loaded_by, ranked, waste
 from headrace.core.matching.match import meets
 
 LARGE = {"hardware": {"gpu_memory_gb": 24}}
@@ -86,11 +86,12 @@ def test_of_those_that_suffice_the_smallest_comes_first(need: int, one: int, oth
 
 
 WASTES: st.SearchStrategy[Waste] = st.tuples(st.integers(0, 1), st.floats(0, 4), st.integers(0, 9))
-CROWD = st.lists(st.dictionaries(st.integers(0, 4), WASTES, max_size=5), min_size=1, max_size=5)
+RANKS: st.SearchStrategy[Rank] = st.tuples(st.booleans(), WASTES, st.floats(0, 2))
+CROWD = st.lists(st.dictionaries(st.integers(0, 4), RANKS, max_size=5), min_size=1, max_size=5)
 
 
 @given(CROWD, st.floats(0, MAX_HOLD_SECONDS * 2))
-def test_nobody_starves(crowd: list[dict[int, Waste]], waited: float) -> None:
+def test_nobody_starves(crowd: list[dict[int, Rank]], waited: float) -> None:
     kept = [held_back(mine, [*crowd[:at], *crowd[at + 1 :]], waited) for at, mine in enumerate(crowd)]
     if waited >= MAX_HOLD_SECONDS:
         assert not any(kept), "whoever has waited for so long is served"
@@ -106,10 +107,23 @@ def test_nobody_starves(crowd: list[dict[int, Waste]], waited: float) -> None:
 @given(REQUIRES, st.lists(OFFERS, min_size=1, max_size=4))
 def test_a_job_goes_to_one_that_wastes_least(requires: Any, crowd: list[Any]) -> None:
     """As a hub asks: each claim for what it does not leave to others; only then the rest."""
-    able = [{0: waste(requires, offers)} if meets(requires, offers) else {} for offers in crowd]
+    able = [ranked({0: waste(requires, offers)}, (), 0.0) if meets(requires, offers) else {} for offers in crowd]
     asked = [at for at, mine in enumerate(able) if 0 in mine and not held_back(mine, able[:at] + able[at + 1 :], 0.0)]
     assert bool(asked) is any(able)
     assert all(able[at][0] == min(mine[0] for mine in able if mine) for at in asked)
+
+
+def test_of_equal_waste_the_load_decides_and_before_both_who_failed_it() -> None:
+    small, large = waste(SMALL, SMALL), waste(SMALL, LARGE)
+    idle, busy = ranked({0: small}, (), 0.1), ranked({0: small}, (), 0.9)
+    assert held_back(busy, [idle], 0.0) == {0}
+    assert held_back(idle, [busy], 0.0) == frozenset()
+    wasteful = ranked({0: large}, (), 0.0)
+    assert held_back(wasteful, [busy], 0.0) == {0}, "what is wasted counts for more than a load"
+    failed = ranked({0: small, 1: small}, {0}, 0.0)
+    assert held_back(failed, [wasteful], 0.0) == {0}, "another one is to try it"
+    assert held_back(wasteful, [failed], 0.0) == frozenset()
+    assert held_back(failed, [wasteful], MAX_HOLD_SECONDS) == frozenset(), "for a moment"
 
 
 @pytest.mark.parametrize("need", [10**400, -(10**400), 1, 1e308, {"min": 10**400}])

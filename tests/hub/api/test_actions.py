@@ -88,7 +88,7 @@ async def test_every_act_is_done_by_the_key_that_asks(kind: str, tmp_path: Path)
             ("postpone", {"until": later.isoformat()}, 200, "available_at", later),
             ("run-now", {}, 200, "status", "queued"),
             ("move", {"queue": "slow"}, 200, "queue", "slow"),
-            ("reprioritise", {"priority": 90}, 200, "priority", 90),
+            ("reprioritise", {"priority": "system"}, 200, "priority", 95),
             ("cancel", {}, 200, "status", "cancelled"),
             ("retry", {"delay": 60}, 200, "status", "scheduled"),
             ("resolve", {"result": {"a": None}}, 200, "result", {"a": None}),
@@ -180,7 +180,7 @@ async def test_a_rerun_that_meets_its_dedup_key_is_the_job_that_holds_it(open_: 
         ("move", {"queue": ""}),
         ("move", {"queue": "a\0b"}),
         ("reprioritise", {"priority": 101}),
-        ("rerun", {"priority": "high"}),
+        ("rerun", {"priority": "urgent"}),
         ("rerun", {"after": []}),
         ("rerun", {"delay": 1, "not_before": "2030-01-01T00:00:00Z"}),
     ],
@@ -239,7 +239,7 @@ async def test_acts_on_all_that_ended(open_: Open, act: str, more: dict[str, Any
     [
         ("postpone", {"until": 60}, "status", "scheduled"),
         ("move", {"queue": "slow"}, "queue", "slow"),
-        ("reprioritise", {"priority": 9}, "priority", 9),
+        ("reprioritise", {"priority": "low"}, "priority", 15),
     ],
 )
 async def test_acts_on_all_that_wait(open_: Open, act: str, more: dict[str, Any], field: str, value: Any) -> None:
@@ -427,11 +427,11 @@ async def test_acts_keep_to_the_caps_of_a_customer(tmp_path: Path) -> None:
         jobs = [await here.shop.fail.options(customer="ann").submit("x") for _ in range(4)]
         await here.work()
         live = await here.shop.echo.options(customer="ann").submit()
-        assert (await here.act(live.id, "reprioritise", ANN, priority=61)).status_code == 403
+        assert (await here.act(live.id, "reprioritise", ANN, priority="high")).status_code == 403
         assert (await here.act_on("reprioritise", {"task": "echo"}, ANN, priority=61)).status_code == 403
         assert (await here.act(live.id, "reprioritise", ANN, priority=60)).status_code == 200
-        assert (await here.act(jobs[0].id, "rerun", ANN, priority=61)).status_code == 403
-        assert (await here.act_on("rerun", {"task": "fail"}, ANN, priority=61)).status_code == 403
+        assert (await here.act(jobs[0].id, "rerun", ANN, priority="high")).status_code == 403
+        assert (await here.act_on("rerun", {"task": "fail"}, ANN, priority="high")).status_code == 403
         for act in ("retry", "rerun"):
             for headers in (ANN, ANN | LINES):
                 answer = await here.act_on(act, {"task": "fail"}, headers)

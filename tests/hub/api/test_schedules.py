@@ -10,13 +10,13 @@ from tests.hub.api.world import world
 from tests.hub.callers import AS, let_in
 
 RULE = {"kind": "cron", "expr": "0 2 * * *", "tz": "Europe/Berlin"}
-NIGHTLY = {"rule": RULE, "task": "resize", "payload": {"image": "cat.png"}, "priority": 5}
+NIGHTLY = {"rule": RULE, "task": "resize", "payload": {"image": "cat.png"}, "priority": "low"}
 
 
 async def test_a_schedule_is_made_looked_at_and_removed(tmp_path: Path) -> None:
     async with world(tmp_path) as hub:
         made = (await hub.client.put("/api/schedules/nightly", json=NIGHTLY)).json()
-        assert (made["task"], made["queue"], made["priority"], made["source"]) == ("resize", "images", 5, "dynamic")
+        assert (made["task"], made["queue"], made["priority"], made["source"]) == ("resize", "images", 15, "dynamic")
         assert made["rule"]["expr"] == "0 2 * * *"
         assert made.pop("warnings") == []
         assert (await hub.client.get("/api/schedules/nightly")).json() == made

@@ -203,6 +203,16 @@ async def test_positions_are_told_and_null_where_unknown(hub: Served, monkeypatc
     assert await submit(queue="held") == (1, None), "nothing is taken from a paused queue"
 
 
+async def test_every_one_of_many_at_once_gets_a_position(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
+    body = {"task": "add", "payload": {"a": 1}}
+    answers = await asyncio.gather(*(small.client.post("/api/jobs", json=body) for _ in range(200)))
+    told = {answer.json()["job_id"]: answer.json()["position"] for answer in answers}
+    assert None not in told.values()
+    jobs = sorted(await small.app.jobs.get_many(list(told)), key=lambda job: job.seq)
+    assert [told[str(job.id)] for job in jobs] == [*range(1, 201)], "each its own, by the order of the queue"
+
+
 # -- whose it is
 
 

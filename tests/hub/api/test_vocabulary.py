@@ -31,7 +31,7 @@ def test_our_own_words_are_the_options_of_a_job() -> None:
     id = UUID(int=7)
     said: dict[str, Any] = {
         "queue": "images",
-        "priority": 75,
+        "priority": "high",
         "not_before": datetime(2027, 1, 1, tzinfo=UTC),
         "dedup": "k",
         "dedup_for": 60.0,

@@ -104,12 +104,33 @@ async def test_no_page_of_another_origin_may_ask(tmp_path: Path) -> None:
 )
 async def test_what_changes_something_must_be_json(tmp_path: Path, kind: str) -> None:
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
-        given = {"content_type": kind} if kind else {}
+        given = {"content_type": kind} if kind else {"sec_fetch_site": "none"}
         for method, path in (("POST", "/api/keys"), ("DELETE", "/api/keys/shop")):
             answer = await ask(hub, method, path, **given)
             assert answer.status_code == 415
             assert "Content-Type: application/json" in answer.json()["detail"]
         assert await hub.app.keys.list() == []
+
+
+async def test_a_program_without_a_body_need_not_say_what_it_is() -> None:
+    def status(*headers: tuple[bytes, bytes]) -> int:
+        scope = {"type": "http", "method": "POST", "scheme": "http", "client": ("127.0.0.1", 1)}
+        try:
+            refuse_strangers({**scope, "headers": [(b"host", b"localhost"), *headers]})
+        except Problem as problem:
+            return problem.status
+        return 200
+
+    assert status() == status((b"content-length", b"0")) == 200
+    for header in (
+        (b"content-length", b"1"),
+        (b"transfer-encoding", b"chunked"),
+        (b"content-type", b"text/plain"),
+        (b"origin", b"http://localhost"),
+        (b"sec-fetch-site", b"same-origin"),
+    ):
+        assert status(header) == 415, header
+    assert status((b"origin", b"https://evil.example")) == 403
 
 
 async def test_a_proxy_in_front_of_it_is_noticed(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.core.matching.fit import MAX_HOLD_SECONDS
+from headrace.engine.bus import Hint, Topic
 from headrace.hub.remote_workers import claims
-from tests.hub.live.listening import connected
+from tests.hub.live.listening import Socket, connected
 from tests.hub.remote_workers.working import work
 from tests.hub.serving import Served, serving
 from tests.support.apps import url_of
@@ -133,3 +135,74 @@ async def test_nobody_is_held_back_for_longer_than_that(url: str, monkeypatch: p
         free.set()
         last = await submitted(hub, 8)
         assert (await waits)["job_id"] == last
+
+
+async def test_of_workers_that_fit_equally_the_least_loaded_is_first(url: str) -> None:
+    """In one waiting list, and in two: those with other words of the same number."""
+    async with serving(url) as hub, connected(hub) as socket:
+        for others in ([], ["x"]):
+            names = {f"busy{len(others)}": 0.9, f"idle{len(others)}": 0.1}
+            for name, load in names.items():
+                services = ["comfyui", *(others if load < 0.5 else ["y"] * len(others))]
+                can = {**of_gb(8), "services": services}
+                await socket.ask("register_worker", worker_id=name, capabilities=can)
+            for number, (name, load) in enumerate(names.items(), 1):
+                await socket.send("claim_job", id=name, worker_id=name, current_load=load, wait=30)
+                await waiting(hub, number)
+            for name in reversed(names):
+                id = await submitted(hub, 8)
+                given = await socket.until("job_assigned")
+                assert (given["id"], given["job_id"]) == (name, id)
+                await socket.ask("complete_job", worker_id=name, job_id=id)
+
+
+async def test_a_heartbeat_says_the_load_too(url: str) -> None:
+    async with serving(url) as hub, connected(hub) as socket:
+        for number, name in enumerate(("one", "two"), 1):
+            await socket.ask("register_worker", worker_id=name, capabilities=of_gb(8))
+            await socket.send("claim_job", id=name, worker_id=name, wait=30)
+            await waiting(hub, number)
+        await socket.ask("heartbeat", worker_id="one", load=0.8)
+        await submitted(hub, 8)
+        assert (await socket.until("job_assigned"))["id"] == "two"
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["in one list", "in two"])
+async def test_another_worker_than_the_one_that_failed_it_goes_first(url: str, alike: bool) -> None:
+    async with serving(url) as hub, connected(hub) as socket:
+        body = {"retry_delays": [0.2, 0.2], "max_retries": 2}
+        asked = {"service_type": "comfyui"}
+        for name in ("first", "second"):
+            can = of_gb(8) if alike or name == "first" else of_gb(24)  # which wastes more
+            await socket.ask("register_worker", worker_id=name, capabilities=can)
+        answer = await hub.client.post("/api/jobs", json={"type": "image", "requirements": asked, **body})
+        id = answer.json()["job_id"]
+        assert (await socket.ask("claim_job", worker_id="first", wait=30))["job_id"] == id
+        await socket.send("claim_job", id="second", worker_id="second", wait=30)
+        await waiting(hub, 1)
+        failed = await socket.ask("fail_job", worker_id="first", job_id=id, error="no")
+        assert failed["status"] == "retrying"
+        await socket.send("claim_job", id="first", worker_id="first", wait=30)
+        assert (await next_given(hub, socket, failed))["id"] == "second"
+        failed = await socket.ask("fail_job", worker_id="second", job_id=id, error="no")
+        assert (await next_given(hub, socket, failed))["id"] == "first", "now the other one was the last to fail it"
+
+
+async def test_alone_a_worker_tries_again_what_it_failed(url: str) -> None:
+    async with serving(url) as hub, connected(hub) as socket:
+        await socket.ask("register_worker", worker_id="only", capabilities=of_gb(8))
+        body = {"type": "image", "requirements": {"service_type": "comfyui"}, "retry_delays": [0.2]}
+        id = (await hub.client.post("/api/jobs", json=body)).json()["job_id"]
+        await socket.ask("claim_job", worker_id="only", wait=30)
+        failed = await socket.ask("fail_job", worker_id="only", job_id=id, error="no")
+        await socket.send("claim_job", id="only", worker_id="only", wait=30)
+        assert (await next_given(hub, socket, failed))["job_id"] == id
+
+
+async def next_given(hub: Served, socket: Socket, failed: dict[str, Any]) -> dict[str, Any]:
+    """What is assigned when the failed job is due again."""
+    assert failed["status"] == "retrying"
+    due = datetime.fromisoformat(failed["retry_at"])
+    await until(lambda: hub.app.host.clock.now() >= due)
+    hub.hub.fleet.claims.hinted(Hint(Topic.READY, ()))
+    return await socket.until("job_assigned")

@@ -143,6 +143,8 @@ async def is_in(hub: Served, id: str, status: Status) -> bool:
 async def test_a_report_says_how_long_it_usually_takes(hub: Served) -> None:
     await submitted(hub.client)
     assert (await run(hub, processing_time=3.0))["estimated_processing_time"] is None
+    await submitted(hub.client)
+    assert (await run(hub))["estimated_processing_time"] == 3.0, "from the first on, before anything is reported"
     token = (await work(hub.client, "register_worker", **ME))["token"]
     await work(hub.client, "heartbeat", token=token)
     hub.hub.fleet.estimates._known.clear()

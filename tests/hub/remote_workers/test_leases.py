@@ -167,3 +167,63 @@ async def test_the_secret_is_shown_nowhere(tmp_path: Path) -> None:
         shown.append(str(hub.hub.fleet.signing._secrets))
         assert "rotate" in shown[-2]
         assert not [text for text in shown for secret in secrets if secret in text]
+
+
+# -- without a lease
+
+
+async def test_after_a_reconnect_job_and_worker_name_a_job_that_is_held(url: str) -> None:
+    async with serving(url) as hub:
+        async with connected(hub) as socket:
+            await socket.ask("register_worker", worker_id="w", capabilities=CAN)
+            id = await submitted(hub.client)
+            given = await socket.ask("claim_job", worker_id="w", wait=20)
+            assert given["job_id"] == id
+        me = {"worker_id": "w", "job_id": id}
+        async with connected(hub) as again:
+            await again.ask("register_worker", worker_id="w", capabilities=CAN)
+            assert (await again.ask("update_job_progress", **me, progress=10))["type"] == "progress_acknowledged"
+            other = await again.ask("update_job_progress", worker_id="x", job_id=id, progress=11)
+            assert other["type"] == "stale_job", "that name has no job"
+            nameless = await again.ask("update_job_progress", job_id=id, progress=11)
+            assert nameless["type"] == "stale_job", "at this socket no worker has it"
+        assert (await work(hub.client, "update_job_progress", **me, progress=20))["type"] == "progress_acknowledged"
+        for _ in range(2):  # the answer may have been lost
+            assert (await work(hub.client, "complete_job", **me, result=1))["type"] == "job_completed"
+        assert (await hub.app.jobs.get(id)).status is Status.COMPLETED
+        assert (await said(hub.client, "complete_job", job_id=id)).status_code == 400
+        assert (await said(hub.client, "complete_job", worker_id="w")).status_code == 400
+
+
+async def test_only_the_key_that_registered_the_worker_may_name_it(tmp_path: Path) -> None:
+    app = App(url_of("sqlite", tmp_path))
+    async with app:
+        keys = {name: (await app.keys.create(name, ["work", "submit"])).text for name in ("one", "two")}
+    async with serving(app) as hub:
+        one, two = ({"authorization": f"Bearer {keys[name]}"} for name in ("one", "two"))
+        body = {"type": "image", "requirements": {"service_type": "comfyui"}}
+        id = (await hub.client.post("/api/jobs", json=body, headers=one)).json()["job_id"]
+        claim = {"worker_id": "w", "capabilities": CAN, "wait": 20}
+        assert (await hub.client.post("/api/work/claim_job", json=claim, headers=one)).json()["job_id"] == id
+        done = {"worker_id": "w", "job_id": id, "result": None}
+        refused = await hub.client.post("/api/work/complete_job", json=done, headers=two)
+        assert (refused.status_code, refused.json()["type"].rpartition("/")[2]) == (409, "stale-job")
+        assert (await hub.client.post("/api/work/complete_job", json=done, headers=one)).status_code == 200
+
+
+async def test_a_job_that_another_of_that_name_had_needs_its_lease(tmp_path: Path) -> None:
+    """A late message of the one before could be about its own attempt."""
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        claim = {"worker_id": "w", "capabilities": CAN, "wait": 20}
+        id = await submitted(hub.client, retry_delays=[0, 0], max_retries=2)
+        first = await work(hub.client, "claim_job", **claim)
+        await work(hub.client, "fail_job", lease=first["lease"], error="no")
+        second = await work(hub.client, "claim_job", **claim)
+        assert (first["job_id"], second["job_id"]) == (id, id)
+        done = {"worker_id": "w", "job_id": id, "result": None}
+        assert (await said(hub.client, "complete_job", **done)).status_code == 409, "two registrations had it"
+        before = {worker.id for worker in hub.hub.fleet.workers.values() if not worker.held}
+        for gone in before:
+            del hub.hub.fleet.workers[gone]  # as after a restart of the hub
+        assert (await said(hub.client, "complete_job", **done)).status_code == 409, "the history knows both"
+        assert (await work(hub.client, "complete_job", **done, lease=second["lease"]))["type"] == "job_completed"

@@ -15,8 +15,9 @@ import msgspec
 from headrace.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
 from headrace.cli.ids import NoSuchJob, given, wanted
 from headrace.cli.ids import resolve as resolve_id
-from headrace.cli.options import F, State, common, duration, filters, pairs, value, when
+from headrace.cli.options import PRIORITY, F, State, common, duration, filters, pairs, value, when
 from headrace.cli.options import payload as read_payload
+from headrace.cli.options import priority as to_priority
 from headrace.cli.output.console import console, document, echo, is_terminal, say
 from headrace.cli.output.statuses import record_of, word_of
 from headrace.cli.output.words import ago, counted, moment
@@ -169,7 +170,7 @@ def _changed(job: Job, verb: Verb, now: datetime, brief: bool) -> str:
         case Verb.MOVE:
             return f"queue {job.queue}"
         case Verb.REPRIORITISE:
-            return f"priority {job.priority}"
+            return f"priority {job.priority} ({job.priority_band})"
         case Verb.POSTPONE | Verb.RETRY if job.available_at > now:
             return f"due {ago(job.available_at, now)}" + ("" if brief else f", {moment(job.available_at)}")
     return ""
@@ -214,7 +215,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "delay": {"type": duration, "metavar": "DURATION", "help": "Start no sooner than this from now."},
     "until": {"type": when, "metavar": "TIME", "help": "A moment, or how long from now: 2h."},
     "queue": {"metavar": "QUEUE", "help": "The queue to move them to."},
-    "priority": {"type": click.IntRange(0, 100), "metavar": "0-100", "help": "The new priority."},
+    "priority": {"type": to_priority, "metavar": PRIORITY, "help": "The new priority."},
 }
 """How the fields of actions are given. One that is needed is ``--to``, any other has its own name."""
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import State, common, duration, in_words, moment
+from headrace.cli.options import PRIORITY, State, common, duration, in_words, moment
 from headrace.cli.options import payload as read_payload
+from headrace.cli.options import priority as to_priority
 from headrace.cli.output.console import console, document, echo, listing, say
 from headrace.cli.output.statuses import record_of
 from headrace.cli.session import me, on_app, with_app
@@ -62,7 +63,7 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.option("--cap", type=int, metavar="N", help="How many fires --catch-up all makes up for at most (default 100).")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it.")
 @click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
-@click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="The priority of its jobs.")
+@click.option("--priority", type=to_priority, metavar=PRIORITY, help="The priority of its jobs.")
 @common
 def create(
     state: State,

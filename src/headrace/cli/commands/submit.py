@@ -10,7 +10,7 @@ import click
 
 from headrace.cli.exit_codes import DONE
 from headrace.cli.ids import resolve
-from headrace.cli.options import F, State, common, duration, in_words, moment, pairs
+from headrace.cli.options import PRIORITY, F, State, common, duration, in_words, moment, pairs, priority
 from headrace.cli.options import payload as read_payload
 from headrace.cli.output.console import document, echo, say
 from headrace.cli.output.statuses import record_of, word_of
@@ -36,7 +36,12 @@ def job_options(fn: F) -> F:
     options: list[Callable[[F], F]] = [
         click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it."),
         click.option("--queue", metavar="QUEUE", help="The queue of the job."),
-        click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="A higher number goes first."),
+        click.option(
+            "--priority",
+            type=priority,
+            metavar=PRIORITY,
+            help="A number, higher first, or system, high, normal or low.",
+        ),
         click.option("--delay", type=duration, metavar="DURATION", help="Start no sooner than this from now."),
         click.option("--not-before", type=moment, metavar="MOMENT", help="Start no sooner than this."),
         click.option("--not-after", type=moment, metavar="MOMENT", help="Expire if not started by then."),

@@ -122,7 +122,8 @@ def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
 
     def row(job: Job) -> list[Text]:
         age = Text(span((now - job.created_at).total_seconds()))
-        names = [id_text(job, console), Text(job.task), Text(job.queue)]
+        band = () if job.priority_band == "normal" else ((f" {job.priority_band}", "dim"),)
+        names = [id_text(job, console), Text(job.task), Text.assemble(job.queue, *band)]
         return [*names, status_text(job), Text(f"{job.attempt}"), age, remark(job, now)]
 
     for job in jobs:
@@ -177,7 +178,7 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
     if job.redrives:
         attempts += f", redriven {job.redrives}×"
     facts: list[tuple[str, str | Text]] = [
-        ("queue", f"{job.queue} · priority {job.priority}{_asked(job)}"),
+        ("queue", f"{job.queue} · priority {job.priority} · {job.priority_band}{_asked(job)}"),
         ("created", f"{moment(job.created_at)} ({ago(job.created_at, now)})"),
         ("attempts", attempts),
         ("timeout", span(job.timeout) if job.timeout is not None else "none"),

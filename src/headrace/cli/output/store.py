@@ -17,6 +17,7 @@ from headrace.cli.output.words import ago, compact, moment, short, span
 from headrace.cli.process.renewal import shown
 from headrace.core.audit import Audited
 from headrace.core.lifecycle.liveness import told_silence
+from headrace.core.priority import band_of
 from headrace.core.schedule.rules import Continuous
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 
@@ -174,7 +175,7 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
         ("schedule", one.name),
         ("rule", str(one.rule)),
         ("state", _schedule_state(one)),
-        ("task", f"{one.task} in queue {one.queue}, priority {one.priority}"),
+        ("task", f"{one.task} in queue {one.queue}, priority {one.priority} ({band_of(one.priority)})"),
         ("payload", compact(one.payload)),
         ("from", one.source),
         ("created", moment(one.created_at)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -70,8 +71,11 @@ MAX_QUEUE_READS = 20
 Asking = Callable[[Job], Awaitable[Place]]
 
 
-async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
-    """The positions of these jobs of one queue; None: it was not read this time."""
+async def places(
+    session: Session, jobs: Sequence[Job], most: int = MAX_COUNTED_JOBS, *, all_of_them: bool = False
+) -> list[Place | None]:
+    """The positions of these jobs of one queue; None: it was not read this time. ``most``: jobs before one that are
+    counted. ``all_of_them``: what is not read is estimated from the positions before and behind it."""
     engine, now = session.engine, session.host.clock.now()
     limits, usage = limits_of((one.key, one.value) for one in await engine.documents.settings()), Usage()
     groups = {group_of(job) for job in jobs if limits.bounded(job.queue, job.task)}
@@ -83,11 +87,13 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
     async def ask(job: Job) -> Place:
         if expired(job, now):
             return Place(None)
-        found = await engine.records.position(job, now, most=MAX_COUNTED_JOBS)
+        found = await engine.records.position(job, now, most=most)
         return Place(*_estimate(explain_queued(job, now, rows, limits, usage, (), found, takes=takes), now))
 
     ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
     placed = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)
+    if all_of_them:
+        _estimate_rest(placed)
     found: list[Place | None] = [None] * len(jobs)
     for index, place in zip(ordered, placed, strict=True):
         found[index] = place
@@ -122,6 +128,24 @@ async def _between(line: Sequence[Job], ask: Asking, chance: Callable[[], float]
     return found
 
 
+def _estimate_rest(found: list[Place | None]) -> None:
+    """Set the unknown positions, in equal steps from the known one before to the known one behind."""
+    known = [index for index, place in enumerate(found) if place is not None]
+    for low, high in pairwise(known):
+        first, last = found[low], found[high]
+        for index in range(low + 1, high):
+            found[index] = _part(first, last, (index - low) / (high - low)) if first and last else None
+
+
+def _part(first: Place, last: Place, part: float) -> Place:
+    """Return what is this part of the way from one position to another; unknown if one of them is."""
+    if first.position is None or last.position is None:
+        return Place(None)
+    begin, end = first.estimated_start, last.estimated_start
+    start = None if begin is None or end is None else begin + (end - begin) * part
+    return Place(first.position + round((last.position - first.position) * part), start)
+
+
 def _filled(found: list[Place | None], low: int, high: int) -> bool:
     """Compute the positions between two that are known; whether that can be done."""
     first, last = found[low], found[high]
@@ -133,8 +157,5 @@ def _filled(found: list[Place | None], low: int, high: int) -> bool:
     if last.position is None or last.position - first.position != high - low:
         return False
     for index in range(low + 1, high):
-        part = (index - low) / (high - low)
-        begin, end = first.estimated_start, last.estimated_start
-        start = None if begin is None or end is None else begin + (end - begin) * part
-        found[index] = Place(first.position + index - low, start)
+        found[index] = _part(first, last, (index - low) / (high - low))
     return True

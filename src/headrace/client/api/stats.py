@@ -19,7 +19,7 @@ from headrace.core.codec.record import Record
 from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
 from headrace.core.limits.settings import limits_of
 from headrace.core.own_tasks import is_own
-from headrace.core.query import Count, Ledger
+from headrace.core.query import Count, Filter, Ledger
 from headrace.core.schedule.schedule import ScheduleDoc
 from headrace.core.stats.charts import By, Charts, charts_of, step_for
 from headrace.core.stats.histogram import Histogram
@@ -44,11 +44,28 @@ _DURATION_WINDOW = timedelta(days=7)
 """How far back it reads how long a task takes."""
 
 
+_UNREPORTED_BEATS = 3
+"""Beats after which the workers have reported what they finished."""
+_MAX_UNREPORTED_JOBS = 20
+
+
 async def running_times(session: Session, task: str | None = None, queue: str | None = None) -> Histogram:
-    """How long attempts of this task, or in this queue, ran in the last days."""
+    """How long attempts of this task, or in this queue, ran in the last days; if workers have reported none yet, how
+    long the jobs took that completed since their last reports."""
     now, ran = session.host.clock.now(), Histogram({})
     for row in await session.engine.rollups.read(now - _DURATION_WINDOW, now + timedelta(minutes=1), task, queue):
         ran.merge(row.totals.ran)
+    if not ran.counts:
+        since = now - timedelta(seconds=_UNREPORTED_BEATS * session.engine.rules.beat)
+        recent = Filter(
+            status=frozenset({Status.COMPLETED}),
+            task=frozenset(() if task is None else (task,)),
+            queue=frozenset(() if queue is None else (queue,)),
+            finished_after=since,
+        )
+        for job in (await session.engine.records.find(recent, now, _MAX_UNREPORTED_JOBS)).items:
+            if job.started_at is not None and job.finished_at is not None:
+                ran.add(max(0.0, (job.finished_at - job.started_at).total_seconds()))
     return ran
 
 

@@ -22,6 +22,7 @@ from headrace.core.codec.record import Record
 from headrace.core.job import OnDuplicate
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
+from headrace.core.priority import DEFAULT_PRIORITY
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
 from headrace.runtime.secrets import setting_of
@@ -62,7 +63,8 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     queue: str = "default"
-    priority: int = 50
+    priority: int | None = None
+    """None: the task names none."""
     retry: Retry = Retry()
     timeout: float | None = 1800.0
     heartbeat: float | None = None
@@ -89,6 +91,8 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def to_options(self) -> dict[str, Any]:
         """The policy as checked options."""
         options = {name: getattr(self, name) for name in _POLICY if name not in TEMPLATES}
+        if self.priority is None:
+            del options["priority"]
         templates = {place: getattr(self, name) for name, place in TEMPLATES.items()}
         return options | {place: template for place, template in templates.items() if template is not None}
 
@@ -255,7 +259,8 @@ class TasksApi(Noun):
         own = {handler.name: TaskDoc.of(handler) for handler in self._app._handlers.values()}
         infos = []
         for name, doc in sorted((docs | own).items()):
-            limits = doc.queue, doc.priority, doc.timeout
+            priority = DEFAULT_PRIORITY if doc.priority is None else doc.priority
+            limits = doc.queue, priority, doc.timeout
             infos.append(TaskInfo(name, *limits, doc.schema, name in own, doc.retention, doc.heartbeat))
         return infos
 

@@ -28,11 +28,13 @@ class Parentage(msgspec.Struct, frozen=True):
     trace: dict[str, str] | None
     customer: str | None
     """The customer for whom that job runs: so does the child, unless its submit says otherwise."""
+    priority: int
+    """The priority of that job: the child has it unless its submit, its task or the App names one."""
 
     @classmethod
     def of(cls, job: Job, trace: dict[str, str] | None) -> Parentage:
         """What children of this job take from it, as part of this trace."""
-        return cls(job.id, job.spec.root or job.id, trace, job.customer)
+        return cls(job.id, job.spec.root or job.id, trace, job.customer, job.priority)
 
 
 def _parent(app: App) -> Context | None:

@@ -22,9 +22,10 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.decision import LOOSE, change, dated, ended, expired, key_freed, key_kept, placed, soonest
 from headrace.core.lifecycle.submission import submit
 from headrace.core.lifecycle.transitions import TRANSITIONS, check
+from headrace.core.priority import GivenPriority, checked_priority, named_priority
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.times import seconds, utc
-from headrace.core.validation import checked_moment, checked_name, checked_note, whole
+from headrace.core.validation import checked_moment, checked_name, checked_note
 from headrace.errors import MAX_DURATION_SECONDS, ConfigError, TransitionRefused, shown
 
 __all__ = [
@@ -277,7 +278,6 @@ def after(now: datetime, wait: float) -> datetime:
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Duration = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS)]
 Moment = Annotated[datetime, Meta(tz=True)]
-Priority = Annotated[int, Meta(ge=0, le=100)]
 
 
 def _until(value: Any, what: str) -> datetime | float | None:
@@ -288,7 +288,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "delay": seconds,
     "until": _until,
     "queue": checked_name,
-    "priority": lambda value, what: whole(value, what, 0, 100),
+    "priority": checked_priority,
 }
 """Of the fields of actions: programs may give a ``timedelta``, or anything."""
 
@@ -414,7 +414,7 @@ class RerunAction(Action, frozen=True):
     payload: dict[str, Any] | None = None
     """All arguments by name, in place of the old ones."""
     queue: Name | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
+    priority: GivenPriority | UnsetType = UNSET
     delay: Duration | UnsetType = UNSET
     not_before: Moment | UnsetType = UNSET
     not_after: Moment | UnsetType = UNSET
@@ -526,8 +526,8 @@ class MoveAction(Action, frozen=True):
 class ReprioritiseAction(Action, frozen=True):
     """Give jobs that no worker has another priority."""
 
-    priority: Priority
+    priority: GivenPriority
 
     def decide(self, job: Job, now: datetime, rules: Rules, by: str | None) -> Change | None:
         """Give the job the priority."""
-        return reprioritise(job, self.priority, now, by=by)
+        return reprioritise(job, named_priority(self.priority), now, by=by)

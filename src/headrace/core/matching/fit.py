@@ -1,4 +1,7 @@
-"""Fit: which of several workers that may all take a job wastes least by it.
+"""Fit: which of several workers that may all take a job is to have it: the one that wastes least by it.
+
+A worker that was the last to fail the job comes after all others; of those that waste the same, the least loaded one
+comes first.
 
 It never decides which worker may take a job, nor the order of jobs: it only says which of the claims that wait at the
 same place is tried first, and for how long the others are held back.
@@ -7,13 +10,13 @@ same place is tried first, and for how long the others are held back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from headrace.core.matching.match import is_number
 from headrace.core.validation import is_within
 
-__all__ = ["MAX_HOLD_SECONDS", "Loaded", "Waste", "held_back", "loaded_by", "waste"]
+__all__ = ["MAX_HOLD_SECONDS", "Loaded", "Rank", "Waste", "held_back", "loaded_by", "ranked", "waste"]
 
 MAX_HOLD_SECONDS = 2.0
 """Maximum seconds for which a claim is held back: after that it is served like all others."""
@@ -27,6 +30,10 @@ _MODELS = ("components", "models")
 Waste = tuple[int, float, int]
 """What a worker wastes on a job, smaller is better: whether it must load something, hardware beyond the need, words
 that it lists and the job does not require."""
+
+Rank = tuple[bool, Waste, float]
+"""The order in which claims go for a job, smaller first: whether the worker was the last to fail one like it, what the
+worker wastes on it, and its load."""
 
 Loaded = tuple[Any, ...]
 """What a worker has loaded, as far as its last job shows: what that required by name."""
@@ -95,10 +102,16 @@ def _frozen(need: Any) -> Any:
     return tuple(map(_frozen, need)) if isinstance(need, list | tuple) else need
 
 
-def held_back(mine: Mapping[int, Waste], others: Iterable[Mapping[int, Waste]], waited: float) -> frozenset[int]:
+def ranked(wastes: Mapping[int, Waste], failed: Collection[int], load: float) -> dict[int, Rank]:
+    """Return the ranks of a claim, by the number of a profile; ``failed``: the profiles of due jobs that its worker was
+    the last to fail."""
+    return {one: (one in failed, own, load) for one, own in wastes.items()}
+
+
+def held_back(mine: Mapping[int, Rank], others: Iterable[Mapping[int, Rank]], waited: float) -> frozenset[int]:
     """Return the profiles that a waiting claim could be given and leaves to others for now.
 
-    ``mine`` and ``others``: what each wastes on its jobs, by the number of a profile. ``others``: the claims that wait
+    ``mine`` and ``others``: the rank of each for its jobs, by the number of a profile. ``others``: the claims that wait
     beside it and were not tried yet. ``waited``: for how many seconds it has been held back so far.
     """
     if waited >= MAX_HOLD_SECONDS:

@@ -22,6 +22,7 @@ from headrace.core.defaults import MAX_NAME_CHARACTERS
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction
 from headrace.core.lifecycle.transitions import TRANSITIONS
+from headrace.core.priority import GivenPriority
 from headrace.core.status import Verb
 from headrace.dashboard.actions.endpoint import Act, ActionRefused, Done
 from headrace.dashboard.format import count
@@ -50,7 +51,7 @@ class Details(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=T
     seconds: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
     """How long the job waits: of ``postpone`` and ``retry``."""
     queue: Name | None = None
-    priority: Annotated[int, Meta(ge=0, le=100)] | None = None
+    priority: GivenPriority | None = None
     payload: dict[str, Any] | None = None
     result: Any = None
     error: Annotated[str, Meta(min_length=1, max_length=4000)] | None = None
@@ -237,7 +238,7 @@ class NewJob(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     task: Name
     payload: dict[str, Any]
     queue: Name | None = None
-    priority: Annotated[int, Meta(ge=0, le=100)] | None = None
+    priority: GivenPriority | None = None
     delay: Annotated[float, Meta(ge=0, le=366 * 86400.0)] | None = None
     customer: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
     tags: tuple[Name, ...] = ()

@@ -19,6 +19,7 @@ from headrace.core.defaults import MAX_ACTION_VERDICTS
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction, ResolveAction
 from headrace.core.own_tasks import OWN_PREFIX
+from headrace.core.priority import named_priority
 from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Duplicated
 from headrace.http.problems import Fault, Problem, ProblemDetails
@@ -64,11 +65,15 @@ async def _rerun(ask: OperationRequest, action: RerunAction, job: Job) -> Operat
         _not_ours("task", job.task)
     queue = job.queue if action.queue is UNSET else action.queue
     may_submit(ask, job.task, queue)
-    await ask.hub.quotas.admit(ask.caller, job.task, job.priority if action.priority is UNSET else action.priority)
+    await ask.hub.quotas.admit(ask.caller, job.task, _priority_of(action, job))
     await ask.hub.quotas.admit_messages(ask.caller, job.task, queue, job.spec.webhook or ())
     answer = await rerun(ask.hub.app, job.id, action, ask.caller.name)
     status = 200 if isinstance(answer, Duplicated) else 201
     return OperationReply(job_view(answer.job), status, location_of(ask, answer.job))
+
+
+def _priority_of(action: RerunAction, job: Job) -> int:
+    return job.priority if action.priority is UNSET else named_priority(action.priority)
 
 
 # -- what a key may do
@@ -83,7 +88,7 @@ def _check(ask: OperationRequest, action: Action) -> None:
         _not_ours("queue", queue)
         may_submit(ask, None, queue)
     if priority is not UNSET:
-        ask.hub.quotas.urgent(ask.caller, priority)
+        ask.hub.quotas.urgent(ask.caller, named_priority(priority))
 
 
 def _kept(ask: OperationRequest, action: RerunAction, filter: Filters) -> Filters:

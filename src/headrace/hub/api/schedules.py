@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.client.api.schedules import ScheduleInfo
 from headrace.client.submission.by_name import draft_with_warnings
+from headrace.core.priority import GivenPriority
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
 from headrace.core.status import Status
@@ -43,7 +44,7 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     payload: dict[str, Any] = {}
     queue: Name | None = None
     """None, here and below: the task's own."""
-    priority: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    priority: GivenPriority | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Seconds."""
     tags: tuple[Name, ...] | None = None

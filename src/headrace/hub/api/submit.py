@@ -16,6 +16,7 @@ from starlette.responses import Response
 from headrace.client.draft import Draft
 from headrace.client.handle import JobHandle
 from headrace.core.defaults import MAX_SUBMIT_JOBS
+from headrace.core.priority import DEFAULT_PRIORITY
 from headrace.core.query import seen_status
 from headrace.core.status import Reason, Status
 from headrace.core.webhooks.target import Target
@@ -141,7 +142,7 @@ async def draft_of(ask: OperationRequest, said: Submission) -> tuple[Draft[Any],
     if (wish := draft.options.get("webhook")) is not None:
         guard_of(ask.hub.options).check(wish.url)
     if ask.caller.customer is not None:
-        await ask.hub.quotas.admit(ask.caller, draft.task, draft.options.get("priority", 50))
+        await ask.hub.quotas.admit(ask.caller, draft.task, draft.options.get("priority", DEFAULT_PRIORITY))
         named = () if wish is None else (Target("", wish.events, ask.caller.customer),)
         await ask.hub.quotas.admit_messages(ask.caller, draft.task, queue, named)
     return draft, warnings

@@ -29,6 +29,7 @@ from headrace.core.defaults import (
 )
 from headrace.core.job import AfterWhen, Job, OnDuplicate, OnParentFailure
 from headrace.core.lifecycle.retry import Retry
+from headrace.core.priority import GivenPriority
 from headrace.core.words import EMPROPS, HEADRACE, Vocabulary
 from headrace.errors import MAX_DURATION_SECONDS
 from headrace.http.problems import Fault, Problem
@@ -112,7 +113,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     task: Name | UnsetType = UNSET
     payload: dict[str, Any] = {}
     queue: Name | UnsetType = UNSET
-    priority: Annotated[int, Meta(ge=0, le=100)] | UnsetType = UNSET
+    priority: GivenPriority | UnsetType = UNSET
     delay: Span | UnsetType = UNSET
     not_before: Moment | UnsetType | None = UNSET
     not_after: Moment | UnsetType | None = UNSET

@@ -23,7 +23,12 @@ __all__ = ["is_loopback", "refuse_strangers", "unsafe"]
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _JSON = frozenset({b"application/json", b"application/x-ndjson", b"application/msgpack"})
 """Media types that a page can send to another origin only after a preflight, to which a hub does not consent."""
-_ASKED = frozenset({b"host", b"origin", b"content-type", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
+_ASKED = frozenset(
+    (
+        b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding", b"sec-fetch-site",
+        b"sec-fetch-mode", b"sec-fetch-dest",
+    )
+)  # fmt: skip
 _OF_PROXIES = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via"})
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -76,8 +81,8 @@ def refuse_strangers(scope: Scope) -> None:
         raise _refused("web pages of other sites may not ask this hub: it has no keys")
     if scope["method"] not in _SAFE:
         kind = asked.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind not in _JSON:
-            detail = "send it with Content-Type: application/json, also if it has no body: this hub has no keys"
+        if kind not in _JSON and not _is_bare_of_program(asked):
+            detail = "send it with Content-Type: application/json: this hub has no keys"
             raise Problem(415, "media-type", "The body must be JSON", detail)
 
 
@@ -110,6 +115,13 @@ def _is_visit(scope: Scope, asked: dict[bytes, bytes]) -> bool:
         and asked.get(b"sec-fetch-mode") == b"navigate"
         and asked.get(b"sec-fetch-dest") == b"document"
     )
+
+
+def _is_bare_of_program(asked: dict[bytes, bytes]) -> bool:
+    """Return whether a request has no body and does not come from a page: browsers name the page or its site in every
+    request that is not safe, and a page cannot leave that out."""
+    bodiless = asked.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in asked
+    return bodiless and b"content-type" not in asked and b"origin" not in asked and b"sec-fetch-site" not in asked
 
 
 def _refused(detail: str) -> Problem:

@@ -15,7 +15,7 @@ from headrace.http.problems import id_of
 from headrace.hub.auth.caller import Caller
 from headrace.hub.remote_workers.held_job import LeaseLost
 from headrace.hub.remote_workers.messages import StaleJob
-from headrace.hub.remote_workers.operations import WORK, WorkMessage
+from headrace.hub.remote_workers.operations import WORK, Received, WorkMessage
 from headrace.hub.server.operation import Bounded
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class Message:
     bounded: Bounded
     do: Callable[[Socket, Any], Awaitable[Reply]]
     takes: type[msgspec.Struct] = Nothing
+    read: Callable[[Mapping[str, Any]], Any] | None = None
+    """Makes of its fields what ``do`` is given; None: the struct that it takes."""
     example: Mapping[str, Any] = field(default_factory=dict)
     beside: bool = False
     """It may take long: other messages are handled meanwhile."""
@@ -123,10 +125,10 @@ async def ping(socket: Socket, given: Nothing) -> Reply:
 def _of_workers(message: WorkMessage) -> Message:
     """Return a message of workers as a message of the socket."""
 
-    async def do(socket: Socket, given: Any) -> Reply:
+    async def do(socket: Socket, received: Received) -> Reply:
         peer = socket.peer()
         try:
-            answer = await message.do(peer, given)
+            answer = received.answered(await message.do(peer, received.given))
         except LeaseLost as stale:
             answer = StaleJob(job_id=stale.job, detail=stale.detail)
         return Reply(None, answer, undelivered=lambda: peer.undelivered(answer))
@@ -138,6 +140,7 @@ def _of_workers(message: WorkMessage) -> Message:
         bounded=message.bounded,
         do=do,
         takes=message.takes,
+        read=message.read,
         example=message.example,
         beside=True,
         waits=message.waits,

@@ -140,7 +140,7 @@ class Socket(ServedSocket):
             name = message.name
             self._admit(message)
             fields = {name: value for name, value in document.items() if name not in ("type", "id")}
-            given = msgspec.convert(fields, message.takes)
+            given = msgspec.convert(fields, message.takes) if message.read is None else message.read(fields)
             if message.beside:
                 return await self._begin(message, given, id)
             reply = await message.do(self, given)

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -29,7 +30,8 @@ from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable
 from headrace.http.problems import Problem
 from headrace.hub.auth.customers import OURS
 from headrace.hub.remote_workers.capabilities import Wants
-from headrace.hub.remote_workers.fit import Fitting, Kind
+from headrace.hub.remote_workers.failures import LastFailures
+from headrace.hub.remote_workers.fit import Bid, Fitting, Kind
 from headrace.hub.remote_workers.held_job import HeldJob
 from headrace.hub.remote_workers.remote_worker import RemoteWorker, gone
 from headrace.runtime.retries import Pauses
@@ -52,6 +54,8 @@ _MAX_OPEN_CLAIMS = 16
 _MAX_TRIES = 5
 _PAUSE_SECONDS = 0.02
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.05, 1.0
+_MAX_COMPARED_CLAIMS = 64
+"""Maximum of claims of one list that are compared by the load of their workers."""
 _MAX_OPEN_KINDS = 8
 """Maximum of claims of one list that are sent to the store at the same time: one for each loaded model."""
 
@@ -135,6 +139,7 @@ class Claims:
         self._wake = asyncio.Event()
         self._unheed: Callable[[], None] | None = None
         self._fitting = Fitting(lambda: fleet.session.host)
+        self.failures = LastFailures()
 
     # -- from outside
 
@@ -288,35 +293,54 @@ class Claims:
 
     def _rouse(self, line: _WaitingList, count: int) -> None:
         """Send requests for the first ``count`` claims of the list."""
-        for _ in range(count):
-            waiting = next((one for one in line.waiting if one.ready), None)
-            if waiting is None:
-                return
+        for waiting in islice(self._ready(line), count):
             self._ask_for(line, waiting)
 
     def _rouse_each(self, line: _WaitingList) -> None:
         """Send a request for the first claim of each kind: a worker with a loaded model may be farther behind."""
         kinds = set[Kind]()
-        for waiting in [one for one in line.waiting if one.ready]:
+        for waiting in self._ready(line):
             if waiting.kind not in kinds and len(kinds) < _MAX_OPEN_KINDS:
                 kinds.add(waiting.kind)
                 self._ask_for(line, waiting)
 
+    def _rouse_others(self, worker: RemoteWorker, failed: frozenset[int]) -> None:
+        """Send a request for a claim of another worker, in each list that may be given these profiles."""
+        assert self._profiles is not None
+        for line in self._lines.values():
+            if line.waiting and not failed.isdisjoint(line.profiles(self._profiles, frozenset())):
+                other = next((one for one in self._ready(line) if one.worker.who != worker.who), None)
+                if other is not None:
+                    self._ask_for(line, other)
+
+    def _ready(self, line: _WaitingList) -> Iterator[WaitingClaim]:
+        """Yield the claims of the list for which a request may be sent: first those whose worker did not fail what is
+        due again, and of these those with the least load."""
+        found = (one for one in line.waiting if one.ready)
+        first = list(islice(found, _MAX_COMPARED_CLAIMS))
+        first.sort(key=lambda one: (bool(self._failed_by(one.worker)), one.worker.load))
+        yield from first
+        yield from found
+
+    def _failed_by(self, worker: RemoteWorker) -> frozenset[int]:
+        return self.failures.profiles(worker, self._profiles, self._fleet.session.host.clock.now())
+
     def _ask_for(self, line: _WaitingList, waiting: WaitingClaim) -> None:
         waiting.asking = True
         line.asking += 1
-        self._fitting.enter(waiting.kind, line.wants)
-        self._begin(self._asked(line, waiting, waiting.kind))
+        bid = Bid(waiting.kind, waiting.worker.load, self._failed_by(waiting.worker))
+        self._fitting.enter(bid, line.wants)
+        self._begin(self._asked(line, waiting, bid))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="headrace-hub-claim")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _asked(self, line: _WaitingList, waiting: WaitingClaim, kind: Kind) -> None:
+    async def _asked(self, line: _WaitingList, waiting: WaitingClaim, bid: Bid) -> None:
         held: HeldJob | None = None
         try:
-            held, next_due = await self._fitted(line, waiting, kind)
+            held, next_due = await self._fitted(line, waiting, bid)
         except Exception as error:
             waiting.asking, next_due = False, None
             self._out(line, waiting)
@@ -369,33 +393,35 @@ class Claims:
     # -- the store
 
     async def _fitted(
-        self, line: _WaitingList, waiting: WaitingClaim, kind: Kind
+        self, line: _WaitingList, waiting: WaitingClaim, bid: Bid
     ) -> tuple[HeldJob | None, datetime | None]:
-        """Return what the store gives for this claim, which first leaves to others what they waste less on; and when
-        the store may give something, if it gives nothing."""
+        """Return what the store gives for this claim, which first leaves to others what they are to have; and when the
+        store may give something, if it gives nothing."""
         kept = set[int]()
         try:
             async with self._gate:
-                held, next_due = await self._claimed(line, waiting, kind, kept)
+                held, next_due = await self._claimed(line, waiting, bid, kept)
         finally:
-            self._fitting.leave(kind)
+            self._fitting.leave(bid)
         if held is None and kept and not waiting.over:
-            await self._fitting.turn(kind, line.wants, kept)
+            await self._fitting.turn(bid, line.wants, kept)
             async with self._gate:
                 held, next_due = await self._claimed(line, waiting)
         return held, next_due
 
     async def _claimed(
-        self, line: _WaitingList, waiting: WaitingClaim, kind: Kind | None = None, kept: set[int] | None = None
+        self, line: _WaitingList, waiting: WaitingClaim, bid: Bid | None = None, kept: set[int] | None = None
     ) -> tuple[HeldJob | None, datetime | None]:
-        """Return what the store gives for this claim; ``kind``: of a first request, which leaves ``kept`` to others."""
+        """Return what the store gives for this claim; ``bid``: of a first request, which leaves ``kept`` to others."""
         worker, session = waiting.worker, self._fleet.session
         for _ in range(_MAX_TRIES):
             ask = await self._ask(line, worker)
             if ask is None:
                 return None, None
-            if kind is not None and kept is not None and self._profiles is not None:
-                kept |= self._fitting.kept(kind, line.wants, self._profiles) & ask.profiles
+            if bid is not None and kept is not None and self._profiles is not None:
+                if bid.failed:
+                    self._rouse_others(worker, bid.failed)
+                kept |= self._fitting.kept(bid, line.wants, self._profiles) & ask.profiles
                 if kept and not (ask := replace(ask, profiles=ask.profiles - kept)).profiles:
                     return None, None
             now = await session.writer.now()
@@ -421,6 +447,7 @@ class Claims:
         [job] = answer.jobs
         held = self._fleet.hold(worker, job, begin_by=begin_by if job.id in answer.paced else None)
         held.offers += 1
+        self.failures.given(job)
         worker.claimed_at, worker.loaded = now, loaded_by(job.requires)
         self._fleet.writer.changes.tell([job])
         if job.queue.startswith(OURS):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimates"]
 
-CACHE_SECONDS = 60.0
-"""Seconds for which a result is used."""
+CACHE_SECONDS, UNKNOWN_SECONDS = 60.0, 1.0
+"""Seconds for which a result is used; and one that nothing is known."""
 MAX_TASKS = 1000
 """Tasks that are remembered."""
 _MEDIAN_SHARE = 0.5
@@ -32,20 +32,29 @@ class Estimates:
     def of(self, task: str) -> float | None:
         """Return the seconds of the last look-up; None: nothing is known yet."""
         at, seconds = self._known.get(task, (float("-inf"), None))
-        if self._fleet.monotonic() - at > CACHE_SECONDS and task not in self._looking and len(self._looking) < 10:
+        cached = UNKNOWN_SECONDS if seconds is None else CACHE_SECONDS
+        if self._fleet.monotonic() - at > cached and task not in self._looking and len(self._looking) < 10:
             self._looking[task] = asyncio.create_task(self._look(task), name="headrace-hub-estimate")
         return seconds
 
+    def finished(self, task: str, seconds: float | None) -> None:
+        """Note how long a job took, where nothing is known of its task: until its workers have reported more."""
+        if seconds is not None and self._known.get(task, (0.0, None))[1] is None:
+            self._keep(task, seconds)
+
+    def _keep(self, task: str, seconds: float | None) -> None:
+        while len(self._known) >= MAX_TASKS:
+            del self._known[next(iter(self._known))]
+        self._known[task] = self._fleet.monotonic(), seconds
+
     async def _look(self, task: str) -> None:
-        seconds = self._known.get(task, (0.0, None))[1]
+        found: float | None = None
         try:
-            seconds = (await running_times(self._fleet.session, task)).quantile(_MEDIAN_SHARE)
+            found = (await running_times(self._fleet.session, task)).quantile(_MEDIAN_SHARE)
         except HeadraceError:
             pass  # it is looked up another time
         finally:
-            while len(self._known) >= MAX_TASKS:
-                del self._known[next(iter(self._known))]
-            self._known[task] = self._fleet.monotonic(), seconds
+            self._keep(task, self._known.get(task, (0.0, None))[1] if found is None else found)
             del self._looking[task]
 
     def close(self) -> None:

@@ -136,6 +136,10 @@ async def _finished(
         worker.done += attempt.outcome is not Outcome.RELEASED
         worker.failed += attempt.outcome in MEASURED
         fleet.sums.taken(attempt, job)
+        if attempt.outcome is Outcome.COMPLETED:
+            fleet.estimates.finished(job.task, attempt.timed().processing_time)
+        if attempt.outcome in MEASURED and job.status is Status.RETRYING:
+            fleet.claims.failures.note(worker, job)
         if attempt.outcome in MEASURED and attempt.started_at is not None:
             log_failure(job, attempt.outcome, attempt.finished_at, attempt.worker)
     said = answer(job, attempt)

@@ -262,6 +262,29 @@ class Fleet:
             raise LeaseLost(lease.job, "it was taken back, or has ended")
         return worker, self.hold(worker, job)
 
+    async def lease_by_name(self, caller: Caller, name: str, job: UUID) -> JobLease | None:
+        """Return by which lease the worker of this name has, or last had, a job; None: that cannot be known for sure.
+
+        Only the key that registered it may name it so. The job must not have been in the hands of another registration
+        that may have the same name: a message without a lease could be about that attempt.
+        """
+        known = (one for one in self.workers.values() if one.key == caller.key and one.name == name)
+        holders = [(one, epoch) for one in known if (epoch := one.epoch_of(job)) is not None]
+        if len(holders) != 1:
+            return None
+        [(worker, epoch)] = holders
+        held = worker.held.get(job)
+        if held is not None and held.job.attempt > 0 and await self._was_held_by(name, job, except_by=worker.id):
+            return None
+        return JobLease(job, epoch, worker.id)
+
+    async def _was_held_by(self, name: str, job: UUID, *, except_by: UUID) -> bool:
+        """Return whether a registration that had the job before may have this name; one that is gone may."""
+        history = await self.session.engine.records.history(job)
+        before = {one.worker for one in history.attempts if one.worker is not None} - {except_by}
+        rows = await self.rows() if before else {}
+        return any((row := rows.get(id)) is None or row.info.name == name for id in before)
+
     def hold(self, worker: RemoteWorker, job: Job, begin_by: float | None = None) -> HeldJob:
         """Note that the worker holds this job, and return it; ``begin_by``: it must begin until then."""
         held = worker.held.get(job.id)

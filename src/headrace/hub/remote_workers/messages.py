@@ -39,6 +39,7 @@ __all__ = [
     "JobStarted",
     "JobStep",
     "LogAcknowledged",
+    "LogLineBody",
     "NoJob",
     "OfJob",
     "PrepareJob",
@@ -60,8 +61,15 @@ Load = Annotated[float, Meta(ge=0, le=MAX_COUNT)]
 Signed = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A message of a worker."""
+class _Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message of a worker. Fields that it does not have are ignored, with a warning in the reply."""
+
+
+class _Replied(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """A reply to a message of a worker."""
+
+    warnings: tuple[str, ...] = ()
+    """What was ignored in the message."""
 
 
 # -- the worker itself
@@ -70,6 +78,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class RegisterWorker(_Said, frozen=True, kw_only=True):
     """Registers a worker with its capabilities."""
 
+    type: Literal["register_worker"] | UnsetType = UNSET
     worker_id: Name
     """Its own name. Its identity in the store is new with each registration."""
     capabilities: dict[str, Any] = {}
@@ -85,6 +94,7 @@ class RegisterWorker(_Said, frozen=True, kw_only=True):
 class ClaimJob(_Said, frozen=True, kw_only=True):
     """Claims a job. A worker that has not registered does so by this."""
 
+    type: Literal["claim_job"] | UnsetType = UNSET
     worker_id: Name
     capabilities: dict[str, Any] | UnsetType = UNSET
     max_concurrent_jobs: Slots | UnsetType = UNSET
@@ -101,6 +111,7 @@ class ClaimJob(_Said, frozen=True, kw_only=True):
 class Heartbeat(_Said, frozen=True, kw_only=True):
     """A sign of life."""
 
+    type: Literal["heartbeat"] | UnsetType = UNSET
     worker_id: Name | UnsetType = UNSET
     token: Signed | UnsetType = UNSET
     held: Annotated[tuple[UUID, ...], Meta(max_length=10_000)] | UnsetType = UNSET
@@ -124,18 +135,25 @@ class OfJob(_Said, frozen=True, kw_only=True):
 class AcceptJob(OfJob, frozen=True, kw_only=True):
     """The worker takes the job."""
 
+    type: Literal["accept_job"] | UnsetType = UNSET
+
 
 class PrepareJob(OfJob, frozen=True, kw_only=True):
     """The worker prepares for the job, for example loads a model."""
+
+    type: Literal["prepare_job"] | UnsetType = UNSET
 
 
 class StartJob(OfJob, frozen=True, kw_only=True):
     """The worker begins."""
 
+    type: Literal["start_job"] | UnsetType = UNSET
+
 
 class UpdateJobProgress(OfJob, frozen=True, kw_only=True):
     """The progress of the job."""
 
+    type: Literal["update_job_progress"] | UnsetType = UNSET
     progress: Annotated[float, Meta(ge=0, le=100)]
     status: Literal["in_progress", "running"] = "in_progress"
     message: str | UnsetType | None = UNSET
@@ -156,6 +174,7 @@ class LogLineBody(_Said, frozen=True, kw_only=True):
 class JobLog(OfJob, frozen=True, kw_only=True):
     """Lines of the log of this attempt."""
 
+    type: Literal["job_log"] | UnsetType = UNSET
     first: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
     """The number of the first line, from 1: what was sent before is not kept twice."""
     lines: Annotated[tuple[LogLineBody, ...], Meta(min_length=1, max_length=MAX_MESSAGE_LINES)]
@@ -164,6 +183,7 @@ class JobLog(OfJob, frozen=True, kw_only=True):
 class JobItems(OfJob, frozen=True, kw_only=True):
     """Items of the stream of the job."""
 
+    type: Literal["job_items"] | UnsetType = UNSET
     first: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
     """The number of the first item. Items of earlier attempts are kept if it goes on behind them (``items`` of the
     assignment, plus 1), and replaced if it begins again at 1."""
@@ -173,6 +193,7 @@ class JobItems(OfJob, frozen=True, kw_only=True):
 class JobStep(OfJob, frozen=True, kw_only=True):
     """A durable step: requested, or, with a result, kept."""
 
+    type: Literal["job_step"] | UnsetType = UNSET
     name: Key
     result: Any | UnsetType = UNSET
 
@@ -180,6 +201,7 @@ class JobStep(OfJob, frozen=True, kw_only=True):
 class SubmitChild(OfJob, frozen=True, kw_only=True):
     """A job that this one submits."""
 
+    type: Literal["submit_child"] | UnsetType = UNSET
     child: SubmitBody
     number: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
     """Its number among equal children, from 0: a repeat of the same number submits no second child."""
@@ -188,6 +210,7 @@ class SubmitChild(OfJob, frozen=True, kw_only=True):
 class CompleteJob(OfJob, frozen=True, kw_only=True):
     """The job is done."""
 
+    type: Literal["complete_job"] | UnsetType = UNSET
     result: Any = None
     status: Literal["completed"] = "completed"
     processing_time: Span | UnsetType | None = UNSET
@@ -197,6 +220,7 @@ class CompleteJob(OfJob, frozen=True, kw_only=True):
 class FailJob(OfJob, frozen=True, kw_only=True):
     """The job did not work."""
 
+    type: Literal["fail_job"] | UnsetType = UNSET
     error: str
     retry: bool = True
     """False: another attempt is not worth making."""
@@ -208,17 +232,20 @@ class FailJob(OfJob, frozen=True, kw_only=True):
 class SnoozeJob(OfJob, frozen=True, kw_only=True):
     """The worker gives the job back, to be run later."""
 
+    type: Literal["snooze_job"] | UnsetType = UNSET
     delay: Span
 
 
 class ReleaseJob(OfJob, frozen=True, kw_only=True):
     """The worker gives the job back."""
 
+    type: Literal["release_job"] | UnsetType = UNSET
+
 
 # -- what it hears
 
 
-class WorkerRegistered(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="worker_registered"):
+class WorkerRegistered(_Replied, frozen=True, kw_only=True, tag="worker_registered"):
     """The identity of the worker from now on."""
 
     worker_id: str
@@ -231,7 +258,7 @@ class WorkerRegistered(msgspec.Struct, frozen=True, kw_only=True, tag_field="typ
     """Any hub knows the worker by it."""
 
 
-class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="job_assigned"):
+class JobAssigned(_Replied, frozen=True, kw_only=True, tag="job_assigned"):
     """A job that the worker is offered, and must accept in time."""
 
     job_id: UUID
@@ -259,7 +286,7 @@ class JobAssigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """The token of the worker, if it registered by this claim."""
 
 
-class NoJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="no_job"):
+class NoJob(_Replied, frozen=True, kw_only=True, tag="no_job"):
     """There is nothing for the worker now."""
 
     retry_after: float
@@ -273,7 +300,7 @@ class JobAvailable(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", 
     queues: tuple[str, ...]
 
 
-class JobAccepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_accepted"):
+class JobAccepted(_Replied, frozen=True, kw_only=True, tag="job_accepted"):
     """The worker has the job."""
 
     job_id: UUID
@@ -281,7 +308,7 @@ class JobAccepted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     """Until when it must start, or report that it prepares; null: it has started."""
 
 
-class JobStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_started"):
+class JobStarted(_Replied, frozen=True, kw_only=True, tag="job_started"):
     """The start is on record."""
 
     job_id: UUID
@@ -289,7 +316,7 @@ class JobStarted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     timeout_at: datetime | None
 
 
-class ProgressAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="progress_acknowledged"):
+class ProgressAcknowledged(_Replied, frozen=True, kw_only=True, tag="progress_acknowledged"):
     """The progress is on record."""
 
     job_id: UUID
@@ -298,7 +325,7 @@ class ProgressAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field=
     reason: Literal["cancelled", "timeout"] | None
 
 
-class LogAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log_acknowledged"):
+class LogAcknowledged(_Replied, frozen=True, kw_only=True, tag="log_acknowledged"):
     """The lines are kept."""
 
     job_id: UUID
@@ -308,7 +335,7 @@ class LogAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
     """How many were not kept: the log of an attempt is full."""
 
 
-class ItemsAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="items_acknowledged"):
+class ItemsAcknowledged(_Replied, frozen=True, kw_only=True, tag="items_acknowledged"):
     """The items are kept."""
 
     job_id: UUID
@@ -316,7 +343,7 @@ class ItemsAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="ty
     """The number of the next item."""
 
 
-class StepResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="step_result"):
+class StepResult(_Replied, frozen=True, kw_only=True, tag="step_result"):
     """The result of a step."""
 
     job_id: UUID
@@ -326,7 +353,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     result: Any
 
 
-class ChildSubmitted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="child_submitted"):
+class ChildSubmitted(_Replied, frozen=True, kw_only=True, tag="child_submitted"):
     """The child is accepted, now or before."""
 
     job_id: UUID
@@ -337,14 +364,14 @@ class ChildSubmitted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
     """Whether it existed before."""
 
 
-class JobCompleted(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_completed"):
+class JobCompleted(_Replied, frozen=True, kw_only=True, tag="job_completed"):
     """The result is kept."""
 
     job_id: UUID
     status: Status
 
 
-class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_failed"):
+class JobFailed(_Replied, frozen=True, kw_only=True, tag="job_failed"):
     """The failure is on record."""
 
     job_id: UUID
@@ -353,7 +380,7 @@ class JobFailed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     """When the next attempt is due; null: there will be none."""
 
 
-class JobSnoozed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_snoozed"):
+class JobSnoozed(_Replied, frozen=True, kw_only=True, tag="job_snoozed"):
     """The job waits for its time."""
 
     job_id: UUID
@@ -361,14 +388,14 @@ class JobSnoozed(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     available_at: datetime | None
 
 
-class JobReleased(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="job_released"):
+class JobReleased(_Replied, frozen=True, kw_only=True, tag="job_released"):
     """The job is queued again."""
 
     job_id: UUID
     status: Status
 
 
-class HeartbeatAcknowledged(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="heartbeat_acknowledged"):
+class HeartbeatAcknowledged(_Replied, frozen=True, kw_only=True, tag="heartbeat_acknowledged"):
     """The store knows that the worker lives."""
 
     next_heartbeat_expected: datetime

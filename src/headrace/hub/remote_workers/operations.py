@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
 
 from headrace.http.problems import Problem
 from headrace.hub.remote_workers import entries, finish, progress, registration
 from headrace.hub.remote_workers.held_job import LeaseLost
+from headrace.hub.remote_workers.messages import JobLog, LogLineBody
 from headrace.hub.remote_workers.peers import Peer
 from headrace.hub.server.operation import Bounded, Operation, OperationReply, OperationRequest
+from headrace.hub.server.problems import decoded, malformed
 
-__all__ = ["OPERATIONS", "WORK", "WorkMessage"]
+__all__ = ["OPERATIONS", "WORK", "Received", "WorkMessage"]
+
+
+_MAX_WARNINGS = 10
+_MAX_SHOWN_CHARACTERS = 64
+"""Maximum characters of the name of an unknown field that a warning repeats."""
+_document: msgspec.json.Decoder[Mapping[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message as it was understood."""
+
+    given: Any
+    warnings: tuple[str, ...]
+    """What was ignored in it."""
+
+    def answered(self, answer: msgspec.Struct) -> msgspec.Struct:
+        """Return the reply with the warnings."""
+        return replace(answer, warnings=self.warnings) if self.warnings else answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +61,41 @@ class WorkMessage:
         """Its name in a socket and in a path: that of the function."""
         return str(getattr(self.do, "__name__", ""))
 
-    @property
+    @cached_property
     def takes(self) -> type[msgspec.Struct]:
         """The type of the message."""
         kind: type[msgspec.Struct] = get_type_hints(self.do)["given"]
         return kind
 
+    def read(self, document: Mapping[str, Any]) -> Received:
+        """Return the message of a document, and warnings about fields that it does not have.
+
+        :raises Problem: 400, it is malformed
+        """
+        kind = self.takes
+        known, warnings = kind.__struct_encode_fields__, list[str]()
+        if not document.keys() <= set(known):
+            warnings += [_ignored(name, self.name, known) for name in document if name not in known]
+        if kind is JobLog and isinstance(lines := document.get("lines"), list):
+            of_line = LogLineBody.__struct_encode_fields__
+            strange = {name for line in lines if isinstance(line, dict) for name in line} - set(of_line)
+            warnings += [_ignored(name, "a line", of_line) for name in strange]
+        try:
+            given = msgspec.convert(document, kind)
+        except msgspec.ValidationError as error:
+            raise malformed(error, kind) from None
+        return Received(given, tuple(sorted(warnings)[:_MAX_WARNINGS]))
+
     @property
     def gives(self) -> Any:
         """The type of the reply."""
         return get_type_hints(self.do)["return"]
+
+
+def _ignored(name: str, whole: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name[:_MAX_SHOWN_CHARACTERS], known, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{name[:_MAX_SHOWN_CHARACTERS]!r} is no field of {whole}, and was ignored{hint}"
 
 
 _ID = "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"
@@ -238,6 +286,7 @@ def _operation(message: WorkMessage) -> Operation:
         bounded=message.bounded,
         do=lambda ask: _asked(ask, message),
         body=message.takes,
+        decode=lambda data: message.read(decoded(_document, data)),
         gives={200: message.gives},
         refuses=message.refuses,
         example=dict(message.example),
@@ -254,7 +303,7 @@ async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
         leaving = asyncio.create_task(_leave(ask.request, peer))
         forget = ask.hub.authenticator.on_revoked(lambda key: peer.leave() if key == ask.caller.key else None)
     try:
-        answer = await message.do(peer, ask.body)
+        answer = await message.do(peer, ask.body.given)
     except LeaseLost as stale:
         raise Problem(409, "stale-job", "The job is no longer yours", stale.detail, job_id=str(stale.job)) from None
     finally:
@@ -269,7 +318,7 @@ async def _asked(ask: OperationRequest, message: WorkMessage) -> OperationReply:
         raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
     if peer.gone:
         raise ClientDisconnect
-    return OperationReply(answer)
+    return OperationReply(ask.body.answered(answer))
 
 
 async def _leave(request: Request, peer: Peer) -> None:

@@ -77,7 +77,7 @@ class Peer:
         :raises LeaseLost: no worker at this socket has the job
         """
         if given.lease is UNSET:
-            return self.leased(given)
+            return await self.leased(given)
         lease = await self.fleet.signing.read_lease(self.caller.key, given.lease)
         if lease is None:
             detail = "this lease is not one of this key's"
@@ -99,10 +99,16 @@ class Peer:
                 if lease is not None:
                     await self.fleet.give_back(*await self.fleet.holding(self, lease))
 
-    def leased(self, given: OfJob) -> JobLease:
-        """Return the lease for a message that carries none; raises like ``lease``."""
-        detail = "say by which lease you have the job: the one of its job_assigned"
-        raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("lease", detail)])
+    async def leased(self, given: OfJob) -> JobLease:
+        """Return the lease for a message that carries none, but names a job and a worker; raises like ``lease``."""
+        if given.job_id is UNSET or given.worker_id is UNSET:
+            detail = "say by which lease you have the job: the one of its job_assigned"
+            raise Problem(400, "malformed", "The request cannot be understood", detail, faults=[Fault("lease", detail)])
+        id = id_of(given.job_id)
+        lease = await self.fleet.lease_by_name(self.caller, given.worker_id, id)
+        if lease is None:
+            raise LeaseLost(id, "no worker of this name and key is known here to have the job: say by which lease")
+        return lease
 
 
 class SocketPeer(Peer):
@@ -141,15 +147,17 @@ class SocketPeer(Peer):
         before.detach(self)
         return before
 
-    def leased(self, given: OfJob) -> JobLease:
+    async def leased(self, given: OfJob) -> JobLease:
         """Return the lease of a job that was given to a worker at this socket, by the id of the job."""
         if given.job_id is UNSET:
-            return super().leased(given)
+            return await super().leased(given)
         id = id_of(given.job_id)
         for worker in self.workers.values():
             if given.worker_id in (UNSET, worker.name) and (epoch := worker.epoch_of(id)) is not None:
                 return JobLease(id, epoch, worker.id)
-        raise LeaseLost(id, "no worker at this socket has this job")
+        if given.worker_id is UNSET:
+            raise LeaseLost(id, "no worker at this socket has this job")
+        return await super().leased(given)
 
     @property
     def busy(self) -> bool:

@@ -81,6 +81,11 @@ class RemoteWorker:
         self._over: dict[UUID, int] = {}
 
     @property
+    def who(self) -> tuple[str | None, str | None]:
+        """Its key and its own name, which are the same when it registers again."""
+        return self.key, self.name
+
+    @property
     def wants(self) -> Wants | None:
         """Which jobs it may be given; None: it is known here by a lease alone, and cannot claim."""
         return self._wants

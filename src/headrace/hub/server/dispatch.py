@@ -108,6 +108,7 @@ def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
 
 def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
     body = None if operation.body is None or operation.raw else msgspec.json.Decoder(operation.body)
+    read = operation.decode
     most = hub.options.bulk_most if operation.largest == "bulk" else hub.options.body_most
 
     async def endpoint(request: Request) -> Response:
@@ -117,7 +118,9 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             state["caller"] = caller
             query, words = _query(request, operation)
             document = None
-            if body is not None and not (operation.bare and _is_bare(request)):
+            if read is not None:
+                document = read(await read_body(request, most, hub.options.read_timeout))
+            elif body is not None and not (operation.bare and _is_bare(request)):
                 document = decoded(body, await read_body(request, most, hub.options.read_timeout))
             elif body is not None:
                 document = body.decode(b"{}")

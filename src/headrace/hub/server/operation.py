@@ -81,6 +81,8 @@ class Operation:
     """Its parameters; unknown ones are refused."""
     body: Any = None
     """The type of its JSON body; None: it has none."""
+    decode: Callable[[bytes], Any] | None = None
+    """Decodes its body, where more than the document of its type is made of it."""
     bare: bool = False
     """Its body may be missing: then the defaults of its type count."""
     raw: bool = False
