@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIMIT",
+    "PREFIXES",
     "QUEUE",
     "RATE",
     "RESUMED",
-    "PREFIXES",
     "Named",
     "RuleNoun",
     "announce_limits",
@@ -116,8 +116,10 @@ def _rates(value: Any) -> tuple[str, ...]:
 
 def check_limits(given: Mapping[str, Any]) -> TaskRule:
     """The limits of a task, checked; :raises ConfigError: naming the option"""
-    counts = {name: whole(given[name], name, 1) for name in ("max_concurrency", "max_per_key") if name in given}
-    return TaskRule(**counts, rates=_rates(given.get("rates", ())))
+    most, per_key = (
+        whole(given[name], name, 1) if name in given else None for name in ("max_concurrency", "max_per_key")
+    )
+    return TaskRule(most, per_key, rates=_rates(given.get("rates", ())))
 
 
 def checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +154,8 @@ async def edit_rule(
     act: Event | None = None,
 ) -> bool:
     """Change what a setting says while running (``live``; a value of None: not that any more; None: nothing any more)
-    or, if given, only what the code says; whether anything changed. ``act``: the action, for the audit, if a person or a program does it.
+    or, if given, only what the code says; whether anything changed. ``act``: the action, for the audit, if a person or
+    a program does it.
 
     :raises ConfigError: this version could not read the setting then
     """
@@ -166,7 +169,9 @@ async def edit_rule(
             rest = {name: value for name, value in old.items() if name != "code"}
             new = rest | ({"code": dict(code)} if code else {})
         else:
-            new = base if live is None else {name: value for name, value in {**old, **live}.items() if value is not None}
+            new = (
+                base if live is None else {name: value for name, value in {**old, **live}.items() if value is not None}
+            )
         text = msgspec.json.encode(new).decode()
         if msgspec.json.decode(text) == old:
             return False

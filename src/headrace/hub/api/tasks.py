@@ -58,9 +58,7 @@ async def _pause(ask: OperationRequest) -> OperationReply:
     rule = limits_of((one.key, one.value) for one in settings).task(name)
     warnings = await warnings_about(app, "task", name)
     return OperationReply(
-        TaskPause(
-            name=name, paused=rule.paused, paused_by=rule.paused_by, paused_at=rule.paused_at, warnings=warnings
-        )
+        TaskPause(name=name, paused=rule.paused, paused_by=rule.paused_by, paused_at=rule.paused_at, warnings=warnings)
     )
 
 
