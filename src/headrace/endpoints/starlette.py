@@ -23,8 +23,9 @@ from headrace.client.task_registry import Decorator
 from headrace.core.times import Seconds
 from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
-from headrace.endpoints.documents import Errors
+from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
+from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, form_of, identity_text, runs
@@ -40,7 +41,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.endpoints.starlette", "starlette", "starlette") from error
 
-from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, mark_pages, response_of
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, mark_pages, named_pages, response_of
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -73,9 +74,11 @@ class JobRoutes(Sequence[BaseRoute]):
         before_submit: BeforeSubmit | None = None,
         answers: Answers | None = None,
         errors: Errors = "shown",
+        status: Sequence[BaseRoute] | None = None,
         status_url: str | None = None,
     ) -> None:
-        """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request.
+        """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request, and ``status``
+        is what ``status_routes`` returned.
 
         :raises ConfigError: naming the argument
         """
@@ -92,7 +95,10 @@ class JobRoutes(Sequence[BaseRoute]):
             answers=answers,
             errors=errors,
         )
-        self._addresses = Addresses(jobs, fixed=status_url)
+        asks = identity is not None or before_submit is not None
+        pages = named_pages(status, lambda routes: routes)
+        pairing = Pairing("JobRoutes", jobs, pages, fixed=status_url is not None, asks=asks)
+        self._addresses = Addresses(jobs, pairing, fixed=status_url)
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -187,6 +193,7 @@ def status_routes(
     logs: bool = False,
     answers: Answers | None = None,
     errors: Errors = "shown",
+    delete: OnDelete = "cancel",
 ) -> list[BaseRoute]:
     """Return the routes that show the jobs of an App: ``Mount("/jobs", routes=status_routes(jobs, public=True))``.
 
@@ -198,9 +205,16 @@ def status_routes(
     """
     check_access("status_routes", may_see=may_see, identity=identity, public=public, secret=secret)
     pages = StatusPages(
-        jobs, public=public, secret=secret, known=identity is not None, logs=logs, answers=answers, errors=errors
+        jobs,
+        public=public,
+        secret=secret,
+        known=identity is not None,
+        logs=logs,
+        answers=answers,
+        errors=errors,
+        delete=delete,
     )
-    addresses = Addresses(jobs)
+    addresses = Addresses(jobs, Pairing("status_routes", jobs, [pages], fixed=True, asks=True))
 
     def route(page: Page) -> BaseRoute:
         async def endpoint(request: Request) -> Response:
