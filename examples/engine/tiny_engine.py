@@ -397,7 +397,7 @@ class Jobs(Role):
         ):
             profile = store.profile(job)
             asked = ask.queues is None or job.queue in ask.queues
-            if profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
+            if profile.id in ask.profiles and asked and not limits.paused(job.queue, job.task):
                 customer = job.customer if limits.queue(job.queue).by_customer else None
                 lines.setdefault((job.queue, profile.id, turn_of(job.spec), customer), []).append(job)
         return [

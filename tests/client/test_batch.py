@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -14,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import App, Context, Duplicate, Job, JobCancelled, JobFailed, JobHandle, ResultTimeout, Retry, Status
-from headrace.client.batch import BatchHandle
+from headrace.client.batch import Batch, BatchHandle
 from headrace.client.submission.submit import jobs_of
 from headrace.core.change import BatchTally
 from headrace.core.status import LIVE
@@ -161,6 +162,25 @@ async def test_jobs_come_as_they_end(url: str) -> None:
         assert {job.status for job in seen} == {Status.COMPLETED, Status.FAILED}
         elsewhere = work.app.batches.handle(batch.id)
         assert {job.id async for job in elsewhere.as_completed()} == {job.id for job in seen}
+
+
+async def test_a_batch_is_watched_to_its_end(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        async with work.app.batch() as batch:
+            batch.add(work.wait.draft(1))
+            batch.add(work.double.draft(5))
+        seen = list[Batch]()
+        async with asyncio.timeout(45):
+            async for record in work.app.batches.handle(batch.id).watch():
+                seen.append(record)
+                if record.tally.completed == 1:
+                    work.gate.set()
+        assert [one.tally.completed for one in seen][-2:] == [1, 2]
+        assert all(one != other for one, other in pairwise(seen))
+        assert [one.tally async for one in work.app.batches.watch(str(batch.id))] == [seen[-1].tally]
+        with pytest.raises(JobNotFound, match="no batch"):
+            await anext(work.app.batches.watch(work.app.host.new_id()))
 
 
 async def test_a_batch_is_cancelled(url: str) -> None:

@@ -21,12 +21,12 @@ from tests.support.apps import Sums
 NOUNS = {
     "jobs": """list count where handle get get_many history explain position watch follow feed failures logs log_page
         log_tail items steps act""",
-    "batches": "list handle",
+    "batches": "list handle watch",
     "queues": "list pause resume set reset forget",
     "limits": "list set reset forget usage",
     "rates": "list set reset forget undefined",
     "schedules": "list set get edit pause resume trigger delete preview",
-    "tasks": "list get knows announce",
+    "tasks": "list get knows pause resume announce",
     "workers": "list drain explain local",
     "webhooks": "list get add set rotate delete test deliveries redeliver",
     "keys": "list create revoke rotate_leases replace_secret",

@@ -125,7 +125,9 @@ def test_a_template_that_cannot_be_filled_is_refused(arguments: dict[str, Any]) 
 
 def test_what_a_request_said_is_brought_into_one_form() -> None:
     checked = check_options({"headers": {"a": "1", "b": ["2", "3"]}, "query": {"q": ("x",)}, "route": {"year": 2026}})
-    assert checked == {"headers": {"a": ("1",), "b": ("2", "3")}, "query": {"q": ("x",)}, "route": {"year": 2026}}
+    assert checked == {"headers": {"a": ("1",), "b": ("2", "3")}, "query": (("q", "x"),), "route": {"year": 2026}}
+    pairs = [("a", "1"), ["b", "2"], ("a", "3")]
+    assert check_options({"query": pairs}) == {"query": (("a", "1"), ("b", "2"), ("a", "3"))}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,12 @@ def test_what_a_request_said_is_brought_into_one_form() -> None:
 def test_what_a_request_said_is_text(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must be a mapping of names to a text or a list of texts"):
         check_options(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["ab", [("a",)], [("a", 1)], [3], 3])
+def test_pairs_are_two_texts(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="query must be pairs of a name and a text"):
+        check_options({"query": wrong})
 
 
 def test_what_a_request_said_is_bounded() -> None:
@@ -160,9 +168,9 @@ async def test_a_draft_may_have_what_a_request_said() -> None:
     async def work(n: int) -> None: ...
 
     async with app:
-        draft = work.draft(1)._with_checked({"query": {"q": ("1", "2")}, "customer": "ann"})
+        draft = work.draft(1)._with_checked({"query": (("q", "1"), ("q", "2")), "customer": "ann"})
         job = await app.jobs.get((await draft.submit()).id)
-        assert (job.query, job.customer, job.payload) == ({"q": ("1", "2")}, "ann", {"n": 1})
+        assert (job.query, job.customer, job.payload) == ((("q", "1"), ("q", "2")), "ann", {"n": 1})
         with pytest.raises(ConfigError, match="exclude each other"):
             work.draft(1)._with_checked({"request_key": "k"})
 

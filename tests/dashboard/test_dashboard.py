@@ -95,6 +95,21 @@ def test_access_has_no_default(app: App) -> None:
         dashboard(app, access=None)  # type: ignore[arg-type]
 
 
+async def test_a_task_is_paused_and_resumed_on_its_page(app: App) -> None:
+    async with mounted(app) as client:
+        page = (await client.get("/tasks", headers={"x-who": "scopes:read,act"})).text
+        assert "task.pause" in page
+        assert "task.pause" not in (await client.get("/tasks", headers={"x-who": "scopes:read"})).text
+        assert (await act(client, "scopes:read", act="task.pause", name="add")).status_code == 403
+        assert (await act(client, "scopes:read,act", act="task.pause", name="add")).status_code == 200
+        assert [one.name for one in await app.tasks.list() if one.paused] == ["add"]
+        for path in ("/tasks", "/tasks/add"):
+            page = (await client.get(path, headers={"x-who": "scopes:read,act"})).text
+            assert "task.resume" in page, path
+        assert (await act(client, "scopes:read,act", act="task.resume", name="add")).status_code == 200
+        assert not any(one.paused for one in await app.tasks.list())
+
+
 async def test_whoever_may_not_sees_nothing(app: App) -> None:
     async with mounted(app) as client:
         for path in await paths(app):

@@ -86,7 +86,7 @@ async def test_a_request_becomes_a_job_with_typed_arguments(jobs: App) -> None:
         user: Annotated[str, FromHeader("x-user")],
         dry: bool = False,
     ) -> Order:
-        seen.append((ctx.job.route, shop, number, order, tag, user, dry))
+        seen.append((ctx.job.query, ctx.job.route, shop, number, order, tag, user, dry))
         return order
 
     @orders.get("/plain", job=None)
@@ -94,11 +94,12 @@ async def test_a_request_becomes_a_job_with_typed_arguments(jobs: App) -> None:
         return "plain"
 
     async with serving(jobs, orders) as web:
-        path, headers = "/orders/north/7?tag=a&tag=b&dry=true", {"X-User": "ann"}
+        path, headers = "/orders/north/7?tag=a&dry=true&tag=b", {"X-User": "ann"}
         answer = await web.client.post(path, json={"item": "tea", "count": 2}, headers=headers | WAIT)
         assert (answer.status_code, answer.json()) == (200, {"item": "tea", "count": 2})
         assert answer.headers["preference-applied"] == "wait=30"
-        assert seen == [({"shop": "north", "number": 7}, "north", 7, Order("tea", 2), ["a", "b"], "ann", True)]
+        query = (("tag", "a"), ("dry", "true"), ("tag", "b"))
+        assert seen == [(query, {"shop": "north", "number": 7}, "north", 7, Order("tea", 2), ["a", "b"], "ann", True)]
         form = await web.client.post(path, data={"item": "jam"}, headers=headers | WAIT)
         assert form.json() == {"item": "jam", "count": 1}
         assert (await web.client.get("/orders/plain")).text == "plain"

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.cli.output.console import warn
-from headrace.client.api.limit_settings import strange_name, unreadable_settings
+from headrace.client.api.known_names import strange_name
+from headrace.client.api.limit_settings import unreadable_settings
 
 if TYPE_CHECKING:
     from headrace.app import App

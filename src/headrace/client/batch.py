@@ -220,6 +220,12 @@ class BatchHandle:
         self.last = ended
         return ended
 
+    async def watch(self) -> AsyncIterator[Batch]:
+        """The record as it is, then whenever its counts changed, until it has ended."""
+        async for batch in self._app.batches.watch(self.id):
+            self.last = batch
+            yield batch
+
     async def results(self, *, timeout: Seconds | None = None) -> list[Any]:
         """Wait for the end, and return what its jobs returned, in the order they were submitted.
 

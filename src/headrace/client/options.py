@@ -14,7 +14,7 @@ import msgspec
 from headrace.core import validation
 from headrace.core.codec.value import document_text
 from headrace.core.defaults import MAX_AFTER_JOBS, MIN_HEARTBEAT_SECONDS
-from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure, Values
+from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure, Pairs, Values
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Backoff, Retry
 from headrace.core.lifecycle.suspects import REQUIREMENT
@@ -116,8 +116,9 @@ class JobOptions(TypedDict, total=False):
     submit, like ``route`` and ``query``."""
     route: Mapping[str, Any]
     """The parameters in the path of that request, by name."""
-    query: Mapping[str, str | Sequence[str]]
-    """The parameters in the query of that request; one that is given more than once is a list."""
+    query: Sequence[tuple[str, str]] | Mapping[str, str | Sequence[str]]
+    """The parameters in the query of that request, as pairs of name and value in their order; or by name, and one that
+    is given more than once is a list."""
     trace: Mapping[str, str]
     """The trace of the job, as W3C headers such as ``traceparent``; if left out, that of the job that submits it."""
     connection: Any
@@ -255,6 +256,16 @@ def _values(value: Any, name: str) -> Values:
     return {key: tuple(texts) for key, texts in _json(found, name).items()}
 
 
+def _pairs(value: Any, name: str) -> Pairs:
+    if isinstance(value, Mapping):
+        return tuple((key, text) for key, texts in _values(value, name).items() for text in texts)
+    pairs = list(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [None]
+    for one in pairs:
+        if not isinstance(one, Sequence) or len(one) != 2 or not all(isinstance(text, str) for text in one):
+            raise ConfigError(f"{name} must be pairs of a name and a text, or a mapping of these, not {shown(value)}")
+    return tuple((key, text) for key, text in _json({name: pairs}, name)[name])
+
+
 def _json(value: Any, name: str) -> dict[str, Any]:
     # Decoded: plain values, as every store has them, and none that the caller may go on to change.
     found: dict[str, Any] = msgspec.json.decode(document_text(value, name))
@@ -303,7 +314,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "webhook": checked_wish,
     "headers": _values,
     "route": _json,
-    "query": _values,
+    "query": _pairs,
     "trace": _headers,
     "connection": lambda value, name: value,
 }

@@ -31,6 +31,7 @@ __all__ = [
     "Job",
     "OnDuplicate",
     "OnParentFailure",
+    "Pairs",
     "Progress",
     "Spec",
     "Streak",
@@ -45,6 +46,7 @@ __all__ = [
 
 
 Values = dict[str, tuple[str, ...]]
+Pairs = tuple[tuple[str, str], ...]
 """The values of each name, in their order: a header or a parameter may be given more than once."""
 AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
@@ -68,7 +70,7 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     customer: str | None = None
     headers: Values | None = None
     route: dict[str, Any] | None = None
-    query: Values | None = None
+    query: Pairs | None = None
     requires: dict[str, Any] = {}
     dedup: str | None = None
     dedup_for: float | None = None
@@ -231,8 +233,9 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.spec.route
 
     @property
-    def query(self) -> Values | None:
-        """The query parameters of the HTTP request that submitted it: by name, the values in their order."""
+    def query(self) -> Pairs | None:
+        """The query parameters of the HTTP request that submitted it: pairs of name and value, as the client sent
+        them."""
         return self.spec.query
 
     @property

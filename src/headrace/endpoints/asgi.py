@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
+from headrace.endpoints.pairing import Pairing, check_status_url
 from headrace.endpoints.request import EndpointRequest, route_of, values_of
 from headrace.endpoints.responses import JSON, PROBLEM, EndpointResponse
 from headrace.endpoints.routes import broken_off, too_large
@@ -23,7 +24,7 @@ from headrace.http.sse import HEADERS, HELLO, STILL_HERE, Telling
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["EventResponse", "asked_of", "find_pages", "mark_pages", "response_of"]
+__all__ = ["Addresses", "EventResponse", "asked_of", "find_pages", "mark_pages", "named_pages", "response_of"]
 
 _MARK = "__headrace_pages__"
 
@@ -121,31 +122,61 @@ def find_pages(
 class Addresses:
     """The addresses of an App's jobs, found in the routes of the ASGI application that serves the request."""
 
-    def __init__(self, app: App, expand: Expand = lambda routes: routes, fixed: str | None = None) -> None:
-        """``fixed``: the address, with ``{id}`` in it, where it cannot be found so."""
-        self._app, self._expand, self._fixed = app, expand, fixed
-        self._found: dict[tuple[int, int], tuple[Any, str, str, StatusPages]] = {}
+    def __init__(
+        self, app: App, pairing: Pairing, expand: Expand = lambda routes: routes, fixed: str | None = None
+    ) -> None:
+        """``fixed``: the address, with ``{id}`` in it, where it cannot be found so.
+
+        :raises ConfigError: it has no ``{id}``
+        """
+        check_status_url(fixed)
+        self._app, self._pairing, self._expand, self._fixed = app, pairing, expand, fixed
+        self._found: dict[tuple[int, int], tuple[Any, str, str | None, StatusPages | None]] = {}
         """By ASGI application and endpoint: the application, the endpoint's mount in it, and the path of the pages."""
+
+    def check(self, asgi: Any) -> None:
+        """Check that the application has the pages of this router; :raises Misused: naming the cause and the remedy"""
+        self._choose(getattr(asgi, "routes", ()))
+
+    def _choose(self, routes: Iterable[Any]) -> tuple[str | None, StatusPages | None]:
+        found = list(find_pages(routes, self._app, self._expand))
+        pages = self._pairing.choose(one for _, _, one in found)
+        return next((path for path, _, one in found if one is pages), None), pages
 
     async def of(self, request: Request) -> Callable[[UUID], str | None]:
         """Return a function from a job's id to the address of its page."""
-        fixed = self._fixed
-        if fixed is not None:
-            return lambda id: fixed.replace("{id}", str(id))
         asgi, endpoint = request.scope.get("app"), request.scope.get("endpoint")
         place = id(asgi), id(endpoint)
         found = self._found.get(place)
         if found is None or found[0] is not asgi:
             routes = getattr(asgi, "routes", ())
-            first = next(find_pages(routes, self._app, self._expand), None)
-            if first is None:
-                return lambda id: None
-            mounted = next(_mounts(routes, endpoint, self._expand), "")
-            found = self._found[place] = asgi, mounted, first[0], first[2]
+            path, pages = self._choose(routes)
+            found = asgi, next(_mounts(routes, endpoint, self._expand), ""), path, pages
+            if pages is not None:  # else a router may still be included
+                self._found[place] = found
         _, mounted, path, pages = found
-        await pages.ready()
+        if pages is not None:
+            await pages.ready()
+        fixed = self._fixed
+        if fixed is not None:
+            return lambda id: _fixed_address(fixed, pages, id)
+        if path is None or pages is None:
+            return lambda id: None
         root = str(request.scope.get("root_path", "")).removesuffix(mounted)
         return lambda id: _address(root + path, request.path_params, pages, id)
+
+
+def _fixed_address(fixed: str, pages: StatusPages | None, id: UUID) -> str:
+    address = fixed.replace("{id}", str(id))
+    return address if pages is None else pages.address(address, id)
+
+
+def named_pages(routes: Iterable[Any] | None, expand: Expand) -> list[StatusPages] | None:
+    """Return the pages in these routes; None: there are no routes."""
+    if routes is None:
+        return None
+    marks = (getattr(getattr(route, "endpoint", None), _MARK, None) for route in expand(routes))
+    return [one for one in marks if isinstance(one, StatusPages)]
 
 
 def _mounts(routes: Iterable[Any], endpoint: Any, expand: Expand, prefix: str = "") -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Jobs as clients of a service see them: their status, and nothing of how they are run."""
+"""Jobs as clients of a service see them: their status, their attempts, and nothing of how they are run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, get_args
@@ -10,14 +10,27 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.attempt import ErrorInfo, Progress
+from headrace.core.attempt import Attempt, ErrorInfo, Progress
 from headrace.core.codec.record import Record
 from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job, raw_json
-from headrace.core.status import Reason, Status
+from headrace.core.status import Outcome, Reason, Status
 from headrace.errors import ConfigError, shown
 
-__all__ = ["Cause", "ErrorDocument", "Errors", "JobDocument", "Links", "document_of", "error_of", "links_to", "shows"]
+__all__ = [
+    "AttemptDocument",
+    "Cause",
+    "ErrorDocument",
+    "Errors",
+    "JobDocument",
+    "Links",
+    "OnDelete",
+    "attempts_of",
+    "document_of",
+    "error_of",
+    "links_to",
+    "shows",
+]
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -53,6 +66,23 @@ class Links(msgspec.Struct, frozen=True, kw_only=True, rename={"job": "self"}):
     events: str
 
 
+class AttemptDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a job, or a run of equal ones that cost none of its retries."""
+
+    number: int
+    count: int = 1
+    """How many attempts this is; the times are the start of the first and the end of the last."""
+    outcome: Outcome | None = None
+    """How it ended; null: it is under way."""
+    worker: UUID | None = None
+    """The worker that made it."""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    retry_at: datetime | None = None
+    """When the next attempt follows, if one does."""
+    error: ErrorDocument | None = None
+
+
 class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A job as it is now."""
 
@@ -65,6 +95,11 @@ class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
     attempt: int
     """The number of its last attempt; 0: none was made yet."""
     max_attempts: int
+    retry_count: int = 0
+    """How many of its retries it has used, the one that it waits for included."""
+    max_retries: int = 0
+    worker: UUID | None = None
+    """The worker that has it now."""
     created_at: datetime
     available_at: datetime
     """When it may start, or be tried again."""
@@ -76,8 +111,13 @@ class JobDocument(msgspec.Struct, Record, frozen=True, kw_only=True):
     """The error of its last attempt."""
     result: Any = None
     """Its result, once it has completed."""
+    attempts: tuple[AttemptDocument, ...] = ()
+    """Its attempts, the first one first; where events are resumed, those since then."""
     links: Links | None = None
 
+
+OnDelete = Literal["cancel", "discard"]
+"""What DELETE does to a job that has ended; ``cancel``: nothing, it is refused; ``discard``: it discards the job."""
 
 Errors = Literal["shown", "hidden"]
 """Whether clients see the text of errors; ``hidden``: they see a reference that the operator can look up."""
@@ -115,6 +155,31 @@ def links_to(address: str | None) -> Links | None:
     return Links(job=address, result=f"{path}/result{rest}", events=f"{path}/events{rest}")
 
 
+def retries_of(job: Job) -> int:
+    """Return how many of its retries a job has used: one for each charged attempt that another follows."""
+    return max(0, min(job.charged - job.ended, job.spec.retry.max_retries))
+
+
+def attempts_of(job: Job, history: Sequence[Attempt], *, tracebacks: bool = False) -> tuple[AttemptDocument, ...]:
+    """Return the attempts of a job as clients see them: those that ended (``history``), and the one under way."""
+    found = [
+        AttemptDocument(
+            number=one.number,
+            count=one.count,
+            outcome=one.outcome,
+            worker=one.worker,
+            started_at=one.started_at,
+            finished_at=one.finished_at,
+            retry_at=one.retry_at,
+            error=None if one.error is None else error_of(one.error, tracebacks),
+        )
+        for one in history
+    ]
+    if job.status is Status.RUNNING:
+        found.append(AttemptDocument(number=job.attempt, worker=job.worker, started_at=job.started_at))
+    return tuple(found)
+
+
 def document_of(job: Job, address: str | None, *, tracebacks: bool = False) -> JobDocument:
     """Return the job as clients see it; ``address``: of its status page."""
     return JobDocument(
@@ -125,6 +190,9 @@ def document_of(job: Job, address: str | None, *, tracebacks: bool = False) -> J
         progress=job.progress,
         attempt=job.attempt,
         max_attempts=job.max_attempts,
+        retry_count=retries_of(job),
+        max_retries=job.spec.retry.max_retries,
+        worker=job.worker,
         created_at=job.created_at,
         available_at=job.available_at,
         started_at=job.started_at,

@@ -14,7 +14,9 @@ web.register_blueprint(status_blueprint(jobs, identity=current_user), url_prefix
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from urllib.parse import parse_qsl
 
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
@@ -23,8 +25,9 @@ from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.arguments import FORM, Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
-from headrace.endpoints.documents import Errors
+from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
+from headrace.endpoints.pairing import Pairing, check_status_url
 from headrace.endpoints.request import HEADERS, EndpointRequest
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, identity_text, runs, too_large
@@ -54,7 +57,20 @@ Identity = Callable[[], Any]
 """Returns the id of the caller (``flask.request``) as text, or None."""
 
 _JOB: JobOptions = {}
-_EXTENSION = "headrace"
+_EXTENSION, _PAGES = "headrace", "__headrace_pages__"
+
+
+class BlueprintOptions(TypedDict, total=False):
+    """The arguments of a ``Blueprint`` but for its names."""
+
+    static_folder: str | PathLike[str] | None
+    static_url_path: str | None
+    template_folder: str | PathLike[str] | None
+    url_prefix: str | None
+    subdomain: str | None
+    url_defaults: dict[str, Any] | None
+    root_path: str | None
+    cli_group: str | None
 
 
 class JobBlueprint(Blueprint):
@@ -79,16 +95,22 @@ class JobBlueprint(Blueprint):
         answers: Answers | None = None,
         errors: Errors = "shown",
         words: Words = "headrace",
+        status: Blueprint | None = None,
         status_url: str | None = None,
-        **blueprint: Any,
+        **blueprint: Unpack[BlueprintOptions],
     ) -> None:
         """``blueprint``: all other arguments of a ``Blueprint``.
 
-        The others are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the request.
+        The others are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the request,
+        and ``status`` is what ``status_blueprint`` returned.
 
         :raises ConfigError: naming the argument
         """
         super().__init__(name, import_name, **blueprint)
+        asks = identity is not None or before_submit is not None
+        named = None if status is None else [one for one in (getattr(status, _PAGES, None),) if one is not None]
+        self._pairing = Pairing("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
+        check_status_url(status_url)
         self.jobs = jobs
         """The App that stores the jobs."""
         self._identity, self._status_url = identity, status_url
@@ -171,7 +193,7 @@ class JobBlueprint(Blueprint):
             caller = None if self._identity is None else identity_text(self._identity())
             here, ask = (
                 Here.of(cast("Any", request)._get_current_object()),
-                _asked(self.jobs, caller, values, self._status_url),
+                _asked(self.jobs, caller, values, self._pairing, self._status_url),
             )
 
             async def answer() -> Any:
@@ -189,26 +211,32 @@ class JobBlueprint(Blueprint):
 
 
 def _asked(
-    jobs: App, caller: str | None, values: dict[str, Any], fixed: str | None = None
+    jobs: App, caller: str | None, values: dict[str, Any], pairing: Pairing, fixed: str | None = None
 ) -> Callable[[], Awaitable[EndpointRequest]]:
     """Return a coroutine function that returns the request of this thread as values."""
-    place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs)
-    query = list(request.args.items(multi=True))
+    place, pages = _place(jobs, pairing)
+    if fixed is not None:
+        place = fixed.replace("{id}", str(PLACE))
+    query = parse_qsl(request.query_string.decode(errors="replace"), keep_blank_values=True)  # args are by name
     return asking(request.headers.items(), values, query, caller, place, pages)
 
 
-def _place(jobs: App) -> tuple[str | None, StatusPages | None]:
-    """Return the address at which the application of this request shows jobs of an App, and its pages."""
+def _place(jobs: App, pairing: Pairing) -> tuple[str | None, StatusPages | None]:
+    """Return the address at which the application of this request shows jobs of a router, and its pages.
+
+    :raises Misused: the pages do not fit the router
+    """
     known: dict[str, StatusPages] = current_app.extensions.get(_EXTENSION, {})
-    for endpoint, pages in known.items():
-        if pages.app is jobs:
+    pages = pairing.choose(one for one in known.values() if one.app is jobs)
+    for endpoint, one in known.items():
+        if one is pages:
             names = next(current_app.url_map.iter_rules(endpoint)).arguments
-            given = {name: one for name, one in (request.view_args or {}).items() if name in names}
+            given = {name: value for name, value in (request.view_args or {}).items() if name in names}
             try:
                 return url_for(endpoint, **{**given, "id": PLACE, "_external": False}), pages
             except BuildError:  # a parameter in the path of the pages that this request does not have
-                return None, None
-    return None, None
+                return None, pages
+    return None, pages
 
 
 def _body() -> tuple[str, bytes, list[tuple[str, str]]]:
@@ -263,7 +291,8 @@ def status_blueprint(
     answers: Answers | None = None,
     errors: Errors = "shown",
     words: Words = "headrace",
-    **blueprint: Any,
+    delete: OnDelete = "cancel",
+    **blueprint: Unpack[BlueprintOptions],
 ) -> Blueprint:
     """Return a ``Blueprint`` that shows jobs of an App: ``/<id>``, ``/<id>/result``, ``/<id>/events``; DELETE cancels.
 
@@ -283,8 +312,11 @@ def status_blueprint(
         answers=answers,
         errors=errors,
         words=words,
+        delete=delete,
     )
+    pairing = Pairing("status_blueprint", jobs, [pages], fixed=True, asks=True)
     made = Blueprint(name, __name__, **blueprint)
+    setattr(made, _PAGES, pages)
 
     def view_of(page: Page) -> Callable[..., Any]:
         def view(id: str, **values: Any) -> Any:
@@ -292,7 +324,7 @@ def status_blueprint(
                 if may_see is not None and may_see() is False:
                     raise forbidden()
                 caller = None if identity is None else identity_text(identity())
-                ask = _asked(jobs, caller, values)
+                ask = _asked(jobs, caller, values, pairing)
 
                 async def answer() -> Any:
                     return await page.do(pages, id, await ask())

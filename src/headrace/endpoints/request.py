@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import Values
+from headrace.core.job import Pairs, Values
 from headrace.core.validation import checked_key
 from headrace.errors import ConfigError
 from headrace.http.problems import Fault, Problem
@@ -139,9 +139,10 @@ def kept_headers(headers: Values, allowed: Collection[str]) -> Values:
     return {name: values for name, values in headers.items() if name in allowed or (every and not is_credential(name))}
 
 
-def kept_query(query: Iterable[tuple[str, str]]) -> Values:
-    """Return the query parameters that are stored: no credentials. A handler's own are among its arguments."""
-    return values_of((name, value) for name, value in query if not is_credential(name))
+def kept_query(query: Iterable[tuple[str, str]]) -> Pairs:
+    """Return the query parameters that are stored, in their order: no credentials. A handler's own are among its
+    arguments."""
+    return tuple((name, value) for name, value in query if not is_credential(name))
 
 
 def route_of(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Self
 
 import msgspec
+from msgspec.structs import replace
 
+from headrace.core.attempt import Attempt
 from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.words import HEADRACE, Vocabulary, worded
-from headrace.endpoints.documents import document_of
+from headrace.endpoints.documents import JobDocument, attempts_of, document_of
 from headrace.endpoints.errors import coded, failure_of
 from headrace.http.entity_tags import tagged
 from headrace.http.problems import Problem
@@ -68,9 +70,18 @@ class Answers:
         """Respond with the reason why an ended job has no result, with the error's own status."""
         return self.problem(failure_of(job, self.tracebacks), headers)
 
-    def shown(self, job: Job, address: str | None, status: int = 200) -> EndpointResponse:
-        """Respond with the job as it is now."""
-        return EndpointResponse(status, self._text(job, address), tagged(job, self.words))
+    def shown(
+        self, job: Job, address: str | None, status: int = 200, *, history: Sequence[Attempt] = ()
+    ) -> EndpointResponse:
+        """Respond with the job as it is now; ``history``: its attempts that have ended."""
+        return EndpointResponse(status, self._text(job, address, history), tagged(job, self.words))
+
+    def with_attempts(self, job: Job, address: str | None, history: Sequence[Attempt]) -> Any:
+        """Return the document of the job, with its attempts if it is a ``JobDocument``."""
+        document = self.document(job, address)
+        if not isinstance(document, JobDocument):
+            return document
+        return replace(document, attempts=attempts_of(job, history, tracebacks=self.tracebacks))
 
     def unchanged(self, job: Job) -> EndpointResponse:
         """Respond that the client's copy of the job is current (304)."""
@@ -82,8 +93,8 @@ class Answers:
             problem.status, _encode(coded(problem.details)), {**(headers or {}), **problem.headers}, PROBLEM
         )
 
-    def _text(self, job: Job, address: str | None) -> bytes:
-        document = worded(self.document(job, address), self.words)
+    def _text(self, job: Job, address: str | None, history: Sequence[Attempt] = ()) -> bytes:
+        document = worded(self.with_attempts(job, address, history), self.words)
         return _encode(document.to_dict() if isinstance(document, Record) and not _is_plain(document) else document)
 
 

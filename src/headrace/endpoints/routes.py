@@ -89,7 +89,7 @@ PAGES = (
     Page("job", "GET", "", lambda pages, id, asked: pages.show(id, asked, _wait(asked))),
     Page("job_result", "GET", "/result", lambda pages, id, asked: pages.result(id, asked, _wait(asked))),
     Page("job_events", "GET", "/events", lambda pages, id, asked: pages.events(id, asked, _since(asked))),
-    Page("cancel_job", "DELETE", "", lambda pages, id, asked: pages.cancel(id, asked)),
+    Page("cancel_job", "DELETE", "", lambda pages, id, asked: pages.delete(id, asked)),
 )
 ACTS = (
     Page("retry_job", "POST", "/retry", lambda pages, id, asked: pages.retry(id, asked)),

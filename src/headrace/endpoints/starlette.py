@@ -24,8 +24,9 @@ from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
-from headrace.endpoints.documents import Errors
+from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
+from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, form_of, identity_text, runs
@@ -41,7 +42,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.endpoints.starlette", "starlette", "starlette") from error
 
-from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, mark_pages, response_of
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, mark_pages, named_pages, response_of
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -75,9 +76,11 @@ class JobRoutes(Sequence[BaseRoute]):
         answers: Answers | None = None,
         errors: Errors = "shown",
         words: Words = "headrace",
+        status: Sequence[BaseRoute] | None = None,
         status_url: str | None = None,
     ) -> None:
-        """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request.
+        """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request, and ``status``
+        is what ``status_routes`` returned.
 
         :raises ConfigError: naming the argument
         """
@@ -95,7 +98,10 @@ class JobRoutes(Sequence[BaseRoute]):
             errors=errors,
             words=words,
         )
-        self._addresses = Addresses(jobs, fixed=status_url)
+        asks = identity is not None or before_submit is not None
+        pages = named_pages(status, lambda routes: routes)
+        pairing = Pairing("JobRoutes", jobs, pages, fixed=status_url is not None, asks=asks)
+        self._addresses = Addresses(jobs, pairing, fixed=status_url)
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -191,6 +197,7 @@ def status_routes(
     answers: Answers | None = None,
     errors: Errors = "shown",
     words: Words = "headrace",
+    delete: OnDelete = "cancel",
 ) -> list[BaseRoute]:
     """Return the routes that show the jobs of an App: ``Mount("/jobs", routes=status_routes(jobs, public=True))``.
 
@@ -210,8 +217,9 @@ def status_routes(
         answers=answers,
         errors=errors,
         words=words,
+        delete=delete,
     )
-    addresses = Addresses(jobs)
+    addresses = Addresses(jobs, Pairing("status_routes", jobs, [pages], fixed=True, asks=True))
 
     def route(page: Page) -> BaseRoute:
         async def endpoint(request: Request) -> Response:

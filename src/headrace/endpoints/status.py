@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.attempt import ErrorInfo
+from headrace.core.attempt import ErrorInfo, History
 from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS, MAX_NOTE_CHARACTERS
-from headrace.core.hidden_errors import hidden_news
+from headrace.core.hidden_errors import hidden_history, hidden_news
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.core.updates import Update
-from headrace.core.words import Words, vocabulary_of
-from headrace.endpoints.documents import ErrorDocument, Errors, error_of, shows
+from headrace.core.words import Vocabulary, Words, vocabulary_of
+from headrace.endpoints.documents import ErrorDocument, Errors, OnDelete, error_of, shows
 from headrace.endpoints.request import EndpointRequest, patiently
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.retry_after import Estimates
 from headrace.endpoints.submit import as_problem
 from headrace.endpoints.tokens import Tokens
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, shown
 from headrace.http.entity_tags import etag, is_known
 from headrace.http.job_events import RetryTold, StatusTold, ended_as
 from headrace.http.problems import Fault, Problem, absent, id_of
@@ -63,16 +63,22 @@ class StatusPages:
         answers: Answers | None = None,
         errors: Errors = "shown",
         words: Words = "headrace",
+        delete: OnDelete = "cancel",
     ) -> None:
         """``known``: callers have an identity, and see only their own jobs. ``logs``: log lines are events, too.
         ``errors``: whether clients see the text of errors. ``words``: those for statuses, if a request asks for none.
+        ``delete``: what DELETE does to a job that has ended.
 
         :raises ConfigError: naming the argument
         """
+        if delete not in get_args(OnDelete):
+            raise ConfigError(f"delete must be 'cancel' or 'discard', not {shown(delete)}")
+        self._discards = delete == "discard"
         self.app, self.answers = app, (answers or Answers()).in_words(vocabulary_of(words))
         self._shows, self._hides = shows(errors), errors == "hidden"
         self._tokens = Tokens(app, secret) if public else None
-        self._known, self._logs = known, logs
+        self.known, self._logs = known, logs
+        """Whether callers see only their own jobs."""
         self._estimates = Estimates(app)
 
     async def ready(self) -> None:
@@ -85,7 +91,9 @@ class StatusPages:
 
     def address(self, path: str, job: Any) -> str:
         """Return the address of a job's page, given its path; a public one contains a token."""
-        return path if self._tokens is None else f"{path}?{TOKEN}={self._tokens.of(job)}"
+        if self._tokens is None:
+            return path
+        return f"{path}{'&' if '?' in path else '?'}{TOKEN}={self._tokens.of(job)}"
 
     # -- reading
 
@@ -100,7 +108,15 @@ class StatusPages:
             job = await self._later(job, asked, wait, lambda one: etag(one) != seen)
         if is_known(tags, job, answers.words):
             return answers.unchanged(job)
-        return answers.shown(self._shows(job), asked.where(job.id))
+        return await self._shown(job, asked, answers)
+
+    async def _shown(self, job: Job, asked: EndpointRequest, answers: Answers, status: int = 200) -> EndpointResponse:
+        """Return the job with its attempts; those that have ended are read only if there can be any."""
+        history = History()
+        if job.attempt > (job.status is Status.RUNNING) or job.unstarted_losses:
+            history = await self.app.session.engine.records.history(job.id)
+            history = hidden_history(history, job, meant=True) if self._hides else history
+        return answers.shown(self._shows(job), asked.where(job.id), status, history=history.attempts)
 
     async def result(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
         """Return the result of the job (200), that it goes on (202), or its error, with the error's status."""
@@ -148,7 +164,8 @@ class StatusPages:
         answers = self._answers(asked)
 
         def snapshot(update: Update) -> Any:
-            return {"job": answers.document(update.job, asked.where(update.job.id))}
+            address = asked.where(update.job.id)
+            return {"job": answers.with_attempts(update.job, address, update.history.attempts)}
 
         return Teller(snapshot, self._ended, self._seen, self._change, answers.words)
 
@@ -170,11 +187,19 @@ class StatusPages:
 
     # -- actions
 
-    async def cancel(self, id: str, asked: EndpointRequest) -> EndpointResponse:
-        """End the job, or have its worker stop it (202); one that has ended stays as it is (409)."""
-        return await self._acted(
-            id, asked, lambda job, by: self.app.jobs.handle(job.id).cancel(by=by), refuses_ended=True
-        )
+    async def delete(self, id: str, asked: EndpointRequest) -> EndpointResponse:
+        """End the job, or have its worker stop it (202); one that has ended stays as it is (409), or is discarded."""
+        return await self._acted(id, asked, lambda job, by: self._delete(job, by, self._answers(asked).words))
+
+    async def _delete(self, job: Job, by: str, words: Vocabulary) -> Job:
+        handle = self.app.jobs.handle(job.id)
+        if not job.ended:
+            return await handle.cancel(by=by)
+        if not self._discards:
+            status = words.json_word(job.status, job.reason)
+            text = f"job {job.id} is {status} already: what has ended cannot be cancelled"
+            raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
+        return job if job.status is Status.CANCELLED else await handle.discard(by=by)
 
     async def retry(self, id: str, asked: EndpointRequest) -> EndpointResponse:
         """Retry a failed or cancelled job, with a new budget."""
@@ -185,17 +210,13 @@ class StatusPages:
         return await self._acted(id, asked, lambda job, by: self.app.jobs.handle(job.id).discard(by=by))
 
     async def _acted(
-        self, id: str, asked: EndpointRequest, act: Any, *, refuses_ended: bool = False
+        self, id: str, asked: EndpointRequest, act: Callable[[Job, str], Awaitable[Job]]
     ) -> EndpointResponse:
         try:
-            answers, job = self._answers(asked), await self._job(id, asked)
-            if refuses_ended and job.ended:
-                status = answers.words.json_word(job.status, job.reason)
-                text = f"job {job.id} is {status} already: what has ended cannot be cancelled"
-                raise Problem(409, "refused", "The lifecycle refuses this", text, job_id=str(job.id))
+            answers = self._answers(asked)  # wrong words are refused before anything is done
+            job = await self._job(id, asked)
             job = await act(job, (asked.identity or "http")[:MAX_NOTE_CHARACTERS])
-            code = 202 if refuses_ended and not job.ended else 200
-            return answers.shown(self._shows(job), asked.where(job.id), code)
+            return await self._shown(job, asked, answers, 202 if job.held else 200)
         except Exception as error:
             return self.answers.problem(as_problem(error))
 
@@ -231,7 +252,7 @@ class StatusPages:
                 title, detail = "A token is needed", f"ask with the {TOKEN} of the address that the submit answered"
                 raise Problem(403, "status-token", title, detail)
         [job] = await self.app.jobs.get_many([id])
-        if job is None or (self._known and (asked.identity is None or job.customer != asked.identity)):
+        if job is None or (self.known and (asked.identity is None or job.customer != asked.identity)):
             raise absent(id, self.app)
         return job
 

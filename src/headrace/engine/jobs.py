@@ -99,8 +99,9 @@ class Jobs(Protocol):
         """Give a worker the first jobs, in order, that it may take.
 
         First all deferred jobs that are due are queued by ``core.lifecycle.claim.promoted``. The result is then what
-        ``core.lifecycle.claim.pick`` makes of the queued jobs of the requested profiles, in requested queues that are
-        not paused, sorted by ``core.lifecycle.claim.order``. Each of them is written by
+        ``core.lifecycle.claim.pick`` makes of the queued jobs of the requested profiles, in requested queues, sorted by
+        ``core.lifecycle.claim.order``. Jobs of paused queues and tasks (``core.limits.settings.Limits.paused``) are
+        left out, however many there are at the same cost. Each of the result is written by
         ``core.lifecycle.claim.Grant.on``.
 
         *Limits.* Where a queue or a task is limited, or jobs have concurrency keys, the result is what

@@ -111,6 +111,20 @@ def test_queues_are_paused_resumed_and_set(shell: Shell) -> None:
     shell("queues", "set", "images", "--url", shell.url, code=2)
 
 
+def test_tasks_are_paused_and_resumed(shell: Shell) -> None:
+    shell.submit("resize", "image=x")
+    said = shell("tasks", "pause", "resize", "--by", "anna", "--url", shell.url)
+    assert "task resize is paused: headrace tasks resume opens it again" in said.stderr
+    shell.work()
+    assert shell.json("stats", "--url", shell.url)["statuses"] == {"queued": 1}
+    assert "paused by anna" in shell("tasks", "--url", shell.url).stdout
+    assert shell.json("tasks", "resume", "resize", "--url", shell.url) == {"task": "resize", "paused": False}
+    shell.work()
+    assert shell.json("stats", "--url", shell.url)["statuses"] == {"completed": 1}
+    assert "paused" not in shell("tasks", "--url", shell.url).stdout
+    assert "knows a task named 'resise'" in shell("tasks", "pause", "resise", "--url", shell.url).stderr
+
+
 def test_schedules_are_created_paused_triggered_and_deleted(shell: Shell) -> None:
     assert "no schedules" in shell("schedules", "--url", shell.url).stderr
     words = ["schedules", "create", "nightly", "add", "a=1", "--cron", "0 2 * * *", "--tz", "Europe/Berlin"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Every, Rate, Status
-from headrace.client.api.limit_settings import known_names
+from headrace.client.api.known_names import known_names
 from headrace.client.api.tasks import UnregisteredTask
 from headrace.client.handle import JobHandle
 from headrace.core.job import Job

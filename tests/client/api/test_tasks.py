@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import App, Retry
 from headrace.client.api.tasks import TaskDoc, check_payload, find_task, known_tasks, note_submit, register_tasks
+from headrace.core.status import Status
 from headrace.engine import Engine, Setting
-from headrace.errors import InvalidPayload
+from headrace.errors import ConfigError, InvalidPayload
 from headrace.worker.handler import Handler, Policy
+from tests.support.apps import url_of
 
 
 @pytest.fixture
@@ -96,3 +99,62 @@ async def test_who_submitted_a_job_by_hand_is_kept_with_its_task() -> None:
         assert await known_tasks(app.session.engine) == before
         [noted] = await app.store.audit()
         assert (noted.key, noted.verb, noted.by, noted.details) == ("task:resize", "submit", "ann", {"job": str(id)})
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_paused_task_waits_until_it_is_resumed(kind: str, tmp_path: Path) -> None:
+    app = App(url_of(kind, tmp_path))
+
+    @app.task(aliases=["older"], queue="one")
+    async def held() -> str:
+        return "held"
+
+    @app.task(queue="one")
+    async def other() -> str:
+        return "other"
+
+    async with app, app.worker():
+        assert await held.run() == "held"
+        await app.tasks.pause("held", by="ann")
+        waits = [await held.submit(), await app.submit("older", {})]
+        assert await other.run() == "other"
+        assert [(await one.refresh()).status for one in waits] == [Status.QUEUED] * 2
+        explained = await waits[0].explain()
+        assert "Task 'held' was paused by ann at" in explained
+        assert "task_paused" in explained.codes
+        [check] = [one for one in await app.store.doctor() if one.name == "tasks" and "'held'" in one.message]
+        assert (check.level, check.remedy) == ("warn", "headrace tasks resume held")
+        [info] = [one for one in await app.tasks.list() if one.paused]
+        assert (info.name, info.paused_by, info.paused_at is not None) == ("held", "ann", True)
+        assert await app.limits.list() == [], "a pause is no limit"
+        await app.tasks.resume("held", by="bob")
+        assert [await one.result(timeout=30) for one in waits] == ["held", "held"]
+        assert await app.session.engine.documents.settings("limit:") == []
+    acts = [("limit:older", "resume", "bob"), ("limit:held", "resume", "bob")]
+    acts += [("limit:older", "pause", "ann"), ("limit:held", "pause", "ann")]
+    async with app:
+        assert [(one.key, one.verb, one.by) for one in await app.store.audit()] == acts
+
+
+async def test_a_pause_stays_with_the_limits_of_a_task() -> None:
+    app = App("memory://")
+    app.task(name="held", max_concurrency=2)(resize)
+    async with app:
+        await app.tasks.announce()
+        await app.tasks.pause("held")
+        await app.tasks.announce()  # as a worker that starts does
+        [limit] = await app.limits.list()
+        assert (limit.max_concurrency, limit.live) == (2, False)
+        [info] = await app.tasks.list()
+        assert (info.paused, info.paused_by) == (True, None)
+        await app.limits.reset("held")
+        assert not (await app.tasks.list())[0].paused
+        await app.tasks.resume("nobody-has-it")
+        await app.tasks.pause("nobody-has-it")
+        assert {one.key for one in await app.session.engine.documents.settings("limit:")} == {
+            "limit:held",
+            "limit:nobody-has-it",
+        }
+        with pytest.raises(ConfigError, match="task's name"):
+            await app.tasks.pause("")

@@ -88,6 +88,11 @@ def test_what_holds_it_back_comes_first_and_leaves_nothing_to_estimate() -> None
     place = position(2, 300)
     paused = told(new(), NOW, worker(beat=BUSY), position=place, limits=Limits({"default": QueueRule(paused=True)}))
     assert paused.codes == ("queued", "queue_paused", "position", "workers_busy")
+    by_whom = Limits(tasks={"resize": TaskRule(paused=True, paused_by="ann", paused_at=NOW - 5 * MINUTE)})
+    task = told(new(), NOW, worker(beat=BUSY), position=place, limits=by_whom)
+    assert task.codes == ("queued", "task_paused", "position", "workers_busy")
+    assert "Task 'resize' was paused by ann at" in task
+    assert fact(task.facts, "task_paused").data == {"task": "resize", "by": "ann", "at": NOW - 5 * MINUTE}
     full = Limits(tasks={"resize": TaskRule(max_concurrency=1)})
     limited = told(new(), NOW, worker(), position=place, limits=full, usage=Usage(held={("task", "resize"): 1}))
     assert limited.codes == ("queued", "limit_full", "position")

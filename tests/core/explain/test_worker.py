@@ -74,6 +74,14 @@ def test_queues_that_it_does_not_serve_and_queues_that_are_paused() -> None:
     assert queues_to_look_at(worker, counts, limits) == ["a"]
 
 
+def test_tasks_that_are_paused() -> None:
+    jobs = [submitted(), submitted(), submitted(task="other")]
+    explained = told(row(tasks=("work", "other")), *jobs, limit_work='{"paused":true}')
+    assert explained.codes == ("worker_free", "looked_at", "task_paused", "may_take")
+    assert "2 jobs are of tasks that are paused: 'work'." in explained
+    assert "Nothing keeps it from 1 job" in explained
+
+
 def test_tasks_that_it_lacks() -> None:
     jobs = [submitted(task=f"t{number}") for number in range(7)]
     explained = told(row(), *jobs, submitted())

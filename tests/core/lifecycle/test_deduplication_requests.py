@@ -35,16 +35,18 @@ def test_another_value_has_another_hash(one: str, other: str) -> None:
 
 def test_route_and_query_count_like_the_payload() -> None:
     plain = hash_of("{}")
-    assert hash_of("{}", {}, {}) == plain
+    assert hash_of("{}", {}, ()) == plain
     seen = {
         plain,
         hash_of("{}", {"year": "2026"}),
-        hash_of("{}", None, {"a": ("1", "2")}),
-        hash_of("{}", None, {"a": ("2", "1")}),
-        hash_of("{}", {"a": "1"}, {"a": ("1",)}),
+        hash_of("{}", None, (("a", "1"), ("a", "2"))),
+        hash_of("{}", None, (("a", "2"), ("a", "1"))),
+        hash_of("{}", {"a": "1"}, (("a", "1"),)),
     }
     assert len(seen) == 5
     assert hash_of("{}", {"a": "1", "b": "2"}) == hash_of("{}", {"b": "2", "a": "1"})
+    mixed, sorted_ = (("a", "1"), ("b", "2"), ("a", "3")), (("a", "1"), ("a", "3"), ("b", "2"))
+    assert hash_of("{}", None, mixed) == hash_of("{}", None, sorted_), "of two names the order does not count"
 
 
 def test_what_does_not_count_may_differ() -> None:

@@ -43,6 +43,21 @@ def test_growth_can_be_steered() -> None:
     assert delays(Retry(factor=1, jitter=False), 3) == [2, 2, 2]
 
 
+def test_the_default_cap_grows_with_the_first_delay() -> None:
+    assert delays(Retry(initial=3600, jitter=False), 3) == [3600, 3600, 3600]
+    assert delays(Retry(initial=200, jitter=False), 3) == [200, 300, 300]
+    assert Retry(initial=timedelta(hours=1)).cap == 3600
+
+
+def test_a_cap_below_the_first_delay_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"cap must be at least initial \(3600 s\), not 60 s.*leave cap out"):
+        Retry(initial=3600, cap=60)
+    assert Retry(initial=60, cap=60).cap == 60
+    # These delays do not grow, so that no cap shortens them.
+    assert delays(Retry(backoff="fixed", initial=3600, cap=60, jitter=False), 1) == [3600]
+    assert Retry(backoff=[3600], cap=60).cap == 60
+
+
 @given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True), st.sampled_from(["exponential", "fixed"]))
 def test_jitter_stays_between_half_and_the_whole(n: int, chance: float, backoff: Any) -> None:
     whole = Retry(backoff=backoff, jitter=False).delay(n, chance)

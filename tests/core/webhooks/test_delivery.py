@@ -13,27 +13,29 @@ from msgspec.structs import replace
 from headrace.core.attempt import Completed, ErrorInfo, Failed, Progress, Released, Snoozed, TimedOut
 from headrace.core.defaults import DELIVERY_RETENTION, MAX_WEBHOOK_RESULT_BYTES, WEBHOOK_PROGRESS_INTERVAL, Rules
 from headrace.core.job import Job, Spec
-from headrace.core.lifecycle import actions, execution, submission
+from headrace.core.lifecycle import actions, execution, loss, submission
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.status import Reason, Status
+from headrace.core.status import Cause, Reason, Status, Verb
 from headrace.core.webhooks.delivery import (
     POLICY,
     QUEUE,
     TASK,
+    claim_told,
     delivery,
     first_told,
     is_delivery,
     message_in_words,
     tell,
 )
-from headrace.core.webhooks.target import EVENTS, Occasion, Target
+from headrace.core.webhooks.target import GROUPS, Occasion, Target
 from headrace.core.words import EMPROPS, HEADRACE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ID, WORKER = UUID(int=7 << 76 | 0b10 << 62 | 5), UUID(int=9)
 OOPS = ErrorInfo("ValueError", "no", "Traceback: secret/path.py")
 RULES = Rules()
-ALL = Target("wh_all", EVENTS)
+USUAL: tuple[Occasion, ...] = (*GROUPS["status_change"], "progress")
+ALL = Target("wh_all", USUAL)
 
 
 def job(*targets: Target, **fields: Any) -> Job:
@@ -84,6 +86,63 @@ def test_a_start_a_cancel_and_an_end_by_hand_are_told() -> None:
     assert asked.inserts == (), "it is not cancelled yet"
 
 
+OF_CLAIMS = Target("wh_claims", ("assigned", "accepted", "started", "completed"))
+
+
+def test_a_claim_is_told_by_a_change_of_its_own() -> None:
+    offered = replace(held(OF_CLAIMS), status=Status.ASSIGNED)
+    change = claim_told(offered)
+    assert change is not None
+    assert types(change.inserts) == ["job.assigned"]
+    assert (change.verb, change.rev, change.epoch, change.worker) == (Verb.CLAIM, offered.rev, 1, WORKER)
+    assert change.job == replace(offered, rev=offered.rev + 1, told=change.job.told)
+    assert claim_told(change.job) is None, "it is told"
+    accepted = execution.accept(change.job, NOW, RULES)
+    assert types(accepted.inserts) == ["job.accepted"]
+    assert claim_told(accepted.job) is None
+    started = execution.start(accepted.job, NOW, RULES)
+    assert types(started.inserts) == ["job.started"]
+    assert claim_told(started.job) is None
+    message = change.inserts[0].payload["message"]
+    assert (message["data"]["status"], message["timestamp"]) == ("assigned", "2026-01-01T00:00:00Z")
+
+
+def test_a_claim_that_was_not_told_is_told_with_the_next_change() -> None:
+    offered = replace(held(OF_CLAIMS), status=Status.ASSIGNED)
+    later = NOW + timedelta(seconds=20)
+    accepted = execution.accept(offered, later, RULES)
+    assert types(accepted.inserts) == ["job.assigned", "job.accepted"]
+    assert [one.payload["message"]["timestamp"] for one in accepted.inserts] == [
+        "2026-01-01T00:00:00Z",
+        "2026-01-01T00:00:20Z",
+    ]
+    assert accepted.inserts[1].spec.after == (accepted.inserts[0].id,)
+    told = claim_told(offered)
+    assert told is not None
+    assert told.inserts[0].id == accepted.inserts[0].id, "whichever of them is written, it is the same message"
+    for change in (execution.release(offered, later), loss.lose(offered, Cause.ACCEPT_BY, later, 0.5, RULES)):
+        assert types(change.inserts) == ["job.assigned"]
+        assert change.job.told is not None
+    again = replace(execution.release(offered, later).job, status=Status.ASSIGNED, worker=WORKER, epoch=3)
+    assert claim_told(again) is not None, "another claim"
+
+
+def test_a_worker_that_takes_and_starts_at_once_tells_both() -> None:
+    taken = held(OF_CLAIMS)
+    assert types(execution.start(taken, NOW, RULES).inserts) == ["job.accepted", "job.started"]
+    done = end(taken, Completed("1"), NOW)
+    assert types(done.inserts) == ["job.accepted", "job.started", "job.completed"]
+    assert [one.spec.after for one in done.inserts] == [(), (done.inserts[0].id,), (done.inserts[1].id,)]
+    assert types(end(taken, Failed(error=OOPS), NOW).inserts) == ["job.accepted", "job.started"]
+    assert [one.count for one in done.job.told or ()] == [3]
+
+
+def test_who_does_not_ask_for_claims_hears_nothing_of_them() -> None:
+    for status in (Status.ASSIGNED, Status.ACCEPTED):
+        assert claim_told(replace(held(), status=status)) is None
+    assert claim_told(replace(held(), spec=replace(held().spec, webhook=None))) is None
+
+
 def test_a_job_without_webhooks_tells_nothing() -> None:
     spec = Spec(task="resize", created_at=NOW)
     plain = replace(submission.submit(ID, spec, "{}", NOW), status=Status.ACCEPTED, worker=WORKER)
@@ -112,7 +171,7 @@ def test_ids_come_from_job_target_event_and_rev() -> None:
     [one], [same] = end(running(), Completed("1")).inserts, end(running(), Completed("2")).inserts
     assert one.id == same.id, "decided again, it is the same delivery"
     [other] = end(running(), Failed(error=OOPS)).inserts
-    [elsewhere] = end(running(Target("wh_b", EVENTS)), Completed("1")).inserts
+    [elsewhere] = end(running(Target("wh_b", USUAL)), Completed("1")).inserts
     [later] = end(replace(running(), rev=9), Completed("1")).inserts
     assert len({one.id, other.id, elsewhere.id, later.id}) == 4
 
@@ -128,7 +187,7 @@ def test_progress_is_told_at_most_once_in_five_seconds() -> None:
 
 
 def test_progress_is_spaced_for_each_target_by_what_that_was_told() -> None:
-    first, second = Target("wh_a", EVENTS), Target("wh_b", EVENTS)
+    first, second = Target("wh_a", USUAL), Target("wh_b", USUAL)
     known = tell(replace(running(first, second), updated_at=NOW), "progress")[0]
     lost = replace(known, told=tuple(one for one in known.told or () if one.target != second.id))
     soon = replace(lost, rev=lost.rev + 1, updated_at=NOW + WEBHOOK_PROGRESS_INTERVAL / 2)

@@ -22,3 +22,20 @@ async def test_a_key_that_is_bound_to_tasks_sees_no_others(tmp_path: Path) -> No
         acting_as(hub, "ann", tasks=frozenset({"resize"}))
         assert [one["name"] for one in (await hub.client.get("/api/tasks")).json()["items"]] == ["resize"]
         assert (await hub.client.get("/api/tasks/fail")).status_code == 404
+
+
+async def test_a_task_is_paused_and_resumed_by_the_caller(tmp_path: Path) -> None:
+    async with world(tmp_path) as hub:
+        paused = (await hub.client.post("/api/tasks/resize/pause")).json()
+        assert (paused["name"], paused["paused"], paused["paused_by"], paused["warnings"]) == (
+            *("resize", True, "local"),
+            [],
+        )
+        shown = (await hub.client.get("/api/tasks/resize")).json()
+        assert (shown["paused"], shown["paused_by"], shown["paused_at"]) == (True, "local", paused["paused_at"])
+        assert not (await hub.client.get("/api/tasks/fail")).json()["paused"]
+        assert (await hub.client.post("/api/tasks/resize/resume")).json()["paused"] is False
+        acts = [(one.key, one.verb, one.by) for one in await hub.app.store.audit()]
+        assert acts == [("limit:resize", "resume", "local"), ("limit:resize", "pause", "local")]
+        [warning] = (await hub.client.post("/api/tasks/resise/pause")).json()["warnings"]
+        assert "knows a task named 'resise'" in warning

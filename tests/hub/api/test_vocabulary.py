@@ -16,6 +16,7 @@ from headrace.client.options import JobOptions
 from headrace.core.job import Spec
 from headrace.core.lifecycle.submission import submit
 from headrace.core.matching.match import meets
+from headrace.errors import ConfigError
 from headrace.http.problems import Problem
 from headrace.hub.api.vocabulary import SubmitBody, requirements_of, submission_of
 
@@ -55,6 +56,9 @@ def test_our_own_words_are_the_options_of_a_job() -> None:
         "retry": Retry(5, backoff=[1, 2], jitter=False)
     }
     assert options_of(retry={}) == {"retry": Retry()}
+    assert options_of(retry={"initial": 3600})["retry"].cap == 3600
+    with pytest.raises(ConfigError, match="cap must be at least initial"):
+        options_of(retry={"initial": 3600, "cap": 60})
     assert options_of(retention=60, delay=5) == {"retention": 60.0, "delay": 5.0}
     assert options_of() == {}
 

@@ -406,6 +406,7 @@ OF_MESSAGES: dict[Bounded, Callable[[Scene, Message, Socket], Faults]] = {
     "offered": tells_nothing,  # ``live/test_messages.py`` looks at what workers are given, and by which lease
     "leased": tells_nothing,
     "job": one_job,
+    "batch": tells_nothing,
     "operator": refuses_customers,
     "nothing": tells_nothing,
 }

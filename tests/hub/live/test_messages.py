@@ -52,6 +52,19 @@ async def job(both: Scene, message: Message, socket: Socket) -> AsyncIterator[st
             yield f"she is not told of her own {id}"
 
 
+async def batch(both: Scene, message: Message, socket: Socket) -> AsyncIterator[str]:
+    told = []
+    for id in (both.bob.batch, both.app.host.new_id()):
+        answer = await socket.ask(message.name, **fields_of(message, batch_id=str(id)))
+        told.append(str(answer).replace(str(id), "…"))
+        if answer["type"] != "error" or answer["problem"]["status"] != 404:
+            yield f"{answer}"
+    if told[0] != told[1]:
+        yield f"of Bob's {told[0]}, of nobody's {told[1]}"
+    if (await socket.ask(message.name, **fields_of(message, batch_id=str(both.alice.batch))))["type"] == "error":
+        yield "she is not told of her own"
+
+
 async def operator(both: Scene, message: Message, socket: Socket) -> AsyncIterator[str]:
     answer = await socket.ask(message.name, **fields_of(message))
     if answer["type"] != "error" or answer["problem"]["status"] != 403:
@@ -99,6 +112,7 @@ PROOFS: dict[Bounded, Proof] = {
     "offered": offered,
     "leased": leased,
     "job": job,
+    "batch": batch,
     "operator": operator,
     "nothing": nothing,
 }

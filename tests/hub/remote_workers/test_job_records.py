@@ -122,6 +122,26 @@ def span(hub: Served) -> tuple[Any, Any]:
     return now - timedelta(days=1), now + timedelta(minutes=1)
 
 
+async def test_a_webhook_that_asks_for_it_is_told_of_the_offer_and_of_its_acceptance(hub: Served) -> None:
+    hook = await hub.app.webhooks.add("https://hooks.example/", events=["assigned", "accepted", "started"])
+    id = await submitted(hub.client)
+    given = await work(hub.client, "claim_job", **ME, wait=20)
+    assert given["job_id"] == id
+
+    async def told() -> list[str]:
+        page = await hub.app.webhooks.deliveries(webhook=hook.webhook.id)
+        return [one.payload["message"]["type"] for one in reversed(page.items)]
+
+    async def offered() -> bool:
+        return await told() == ["job.assigned"]
+
+    await until(offered, what="the message of the offer, before the worker accepts")
+    await work(hub.client, "accept_job", lease=given["lease"])
+    assert await told() == ["job.assigned", "job.accepted"]
+    await work(hub.client, "start_job", lease=given["lease"])
+    assert await told() == ["job.assigned", "job.accepted", "job.started"]
+
+
 async def test_batches_families_and_webhooks_follow(hub: Served) -> None:
     hook = await hub.app.webhooks.add("https://hooks.example/", events=["started", "completed"])
     first = await submitted(hub.client)

@@ -106,8 +106,7 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
     """Return queues in the order workers serve them."""
     made = table("queue", "priority", "at once", "rates", "state", "oldest", "jobs", right=("priority", "at once"))
     for queue in queues:
-        by = f" by {queue.paused_by}" if queue.paused_by else ""
-        state = Text(f"paused{by}", "yellow") if queue.paused else Text("open", "green")
+        state = _paused(queue.paused, queue.paused_by)
         if queue.by_customer:
             state.append(", by customer", "dim")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
@@ -117,6 +116,10 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
             jobs = Text.assemble(jobs, ", " if jobs else "", own, (" (headrace's own)", "dim"))
         made.add_row(Text(queue.name), str(queue.priority), most, rates, state, oldest, jobs)
     return Fitted(made, ("rates", "at once", "priority", "oldest"), wrap=True)
+
+
+def _paused(paused: bool, by: str | None) -> Text:
+    return Text(f"paused by {by}" if by else "paused", "yellow") if paused else Text("open", "green")
 
 
 def limits_view(limits: Sequence[LimitInfo]) -> Fitted:
@@ -199,17 +202,17 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
 
 def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
     """Return tasks with their policy and parameters."""
-    kept = any(task.retention is not None for task in tasks)
-    made = table(
-        "task", "queue", "priority", "timeout", *(("kept",) if kept else ()), "here", "parameters", right=("priority",)
-    )
+    kept, paused = any(task.retention is not None for task in tasks), any(task.paused for task in tasks)
+    more = (*(("kept",) if kept else ()), *(("state",) if paused else ()))
+    made = table("task", "queue", "priority", "timeout", *more, "here", "parameters", right=("priority",))
     for task in tasks:
         properties = (task.schema or {}).get("properties", {})
         required = (task.schema or {}).get("required", [])
         parameters = ", ".join(name if name in required else f"{name}?" for name in properties)
         timeout = span(task.timeout) if task.timeout is not None else "none"
         here = Text("✓", "green") if task.here else Text("")
-        own = (str(task.retention or "–"),) if kept else ()
+        own: tuple[RenderableType, ...] = (str(task.retention or "–"),) if kept else ()
+        own += (_paused(task.paused, task.paused_by),) if paused else ()
         made.add_row(
             Text(task.name), Text(task.queue), str(task.priority), timeout, *own, here, Text(parameters, "dim")
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from uuid import UUID
 
 from headrace.client.api.filters import checked_limit
@@ -26,3 +28,10 @@ class BatchesApi(Noun):
         """Every batch that is kept, newest first, a page at a time; ``customer``: those with jobs of this one alone."""
         only = None if customer is None else checked_key(customer, "customer")
         return await self._engine.families.find_batches(checked_limit(limit), cursor, only)
+
+    async def watch(self, id: UUID | str) -> AsyncGenerator[Batch, None]:
+        """The batch as it is, then again after every change of its counts, until it has ended; of changes that follow
+        one another within a moment the last; :raises JobNotFound: there is no such batch"""
+        async with aclosing(self._session.batch_watcher.follow(as_id(id))) as batches:
+            async for batch in batches:
+                yield batch

@@ -1,26 +1,24 @@
-"""What the store keeps of queues, limits and rates: how it is checked, written, changed and deleted, and which names
-mean anything."""
+"""What the store keeps of queues, limits and rates: how it is checked, written, changed, paused and deleted."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from headrace.client.api.noun import Noun
-from headrace.client.api.tasks import known_tasks
 from headrace.core import audit
 from headrace.core.attempt import Event
 from headrace.core.defaults import MAX_COUNT
 from headrace.core.limits.rate import Rate
-from headrace.core.limits.settings import QueueRule, TaskRule, limits_of, told_unreadable
-from headrace.core.validation import checked_name, whole
+from headrace.core.limits.settings import TaskRule, limits_of, told_unreadable
+from headrace.core.validation import checked_name, checked_note, whole
 from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSetting, shown
-from headrace.maintenance.schedules import list_schedules
 from headrace.runtime.secrets import setting_of
 from headrace.worker.handler import Handler
 
@@ -29,8 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIMIT",
+    "PREFIXES",
     "QUEUE",
     "RATE",
+    "RESUMED",
     "Named",
     "RuleNoun",
     "announce_limits",
@@ -39,9 +39,8 @@ __all__ = [
     "checked_rate",
     "edit_rule",
     "given",
-    "known_names",
+    "paused_by",
     "said_live",
-    "strange_name",
     "undefined_rates",
     "unreadable_settings",
 ]
@@ -55,7 +54,7 @@ QUEUE, LIMIT, RATE = "queue:", "limit:", "rate:"
 Named = Literal["queue", "task", "rate"]
 """What a setting is about."""
 
-_PREFIXES: dict[Named, str] = {"queue": QUEUE, "task": LIMIT, "rate": RATE}
+PREFIXES: dict[Named, str] = {"queue": QUEUE, "task": LIMIT, "rate": RATE}
 
 
 _NAMES: dict[Named, str] = {"queue": "a queue's name", "task": "a task's name", "rate": "a rate's name"}
@@ -88,9 +87,20 @@ class RuleNoun(Noun):
         details: dict[str, Any] | None = None,
     ) -> None:
         """``details``: what the audit keeps, if it is not ``said``."""
-        key = _PREFIXES[self._kind] + checked_name(name, _NAMES[self._kind])
+        key = PREFIXES[self._kind] + checked_name(name, _NAMES[self._kind])
         kept = details if details is not None or said is None else msgspec.to_builtins(dict(said))
         await edit_rule(self._engine, key, live=said, act=audit.act(verb, self._host.clock.now(), by, kept))
+
+
+_PAUSE = ("paused", "paused_by", "paused_at")
+
+RESUMED: Mapping[str, None] = dict.fromkeys(_PAUSE)
+"""What a setting says while running of a queue or task that is not paused: nothing."""
+
+
+def paused_by(by: str | None, now: datetime) -> dict[str, Any]:
+    """What a setting says of a queue or task that was paused now; :raises ConfigError: ``by`` is no name"""
+    return dict(zip(_PAUSE, (True, checked_note(by, "by"), msgspec.to_builtins(now)), strict=True))
 
 
 def given(**arguments: Any) -> dict[str, Any]:
@@ -106,8 +116,10 @@ def _rates(value: Any) -> tuple[str, ...]:
 
 def check_limits(given: Mapping[str, Any]) -> TaskRule:
     """The limits of a task, checked; :raises ConfigError: naming the option"""
-    counts = {name: whole(given[name], name, 1) for name in ("max_concurrency", "max_per_key") if name in given}
-    return TaskRule(**counts, rates=_rates(given.get("rates", ())))
+    most, per_key = (
+        whole(given[name], name, 1) if name in given else None for name in ("max_concurrency", "max_per_key")
+    )
+    return TaskRule(most, per_key, rates=_rates(given.get("rates", ())))
 
 
 def checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,8 +153,9 @@ async def edit_rule(
     code: Mapping[str, Any] | None = None,
     act: Event | None = None,
 ) -> bool:
-    """Change what a setting says while running (``live``; None: nothing any more) or, if given, only what the code
-    says; whether anything changed. ``act``: the action, for the audit, if a person or a program does it.
+    """Change what a setting says while running (``live``; a value of None: not that any more; None: nothing any more)
+    or, if given, only what the code says; whether anything changed. ``act``: the action, for the audit, if a person or
+    a program does it.
 
     :raises ConfigError: this version could not read the setting then
     """
@@ -156,7 +169,9 @@ async def edit_rule(
             rest = {name: value for name, value in old.items() if name != "code"}
             new = rest | ({"code": dict(code)} if code else {})
         else:
-            new = base if live is None else {**old, **live}
+            new = (
+                base if live is None else {name: value for name, value in {**old, **live}.items() if value is not None}
+            )
         text = msgspec.json.encode(new).decode()
         if msgspec.json.decode(text) == old:
             return False
@@ -176,14 +191,14 @@ def _said(document: str) -> dict[str, Any] | None:
 
 
 def said_live(document: str) -> bool:
-    """Whether anything in a setting was said while running."""
-    return bool((_said(document) or {}).keys() - {"code"})
+    """Whether a limit in a setting was said while running; a pause is no limit."""
+    return bool((_said(document) or {}).keys() - {"code", *_PAUSE})
 
 
 async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
     """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people;
     :raises UnknownSetting: nothing is"""
-    key = _PREFIXES[of] + name
+    key = PREFIXES[of] + name
     for _ in range(_MAX_TRIES):
         setting = await setting_of(engine, key)
         if setting is None:
@@ -243,55 +258,6 @@ async def undefined_rates(engine: Engine) -> dict[str, str]:
         rate: f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
         for rate, users in limits.undefined().items()
     }
-
-
-async def known_names(app: App, of: Named) -> frozenset[str]:
-    """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker names. What was only set while
-    workers ran is not among them: that may have been a slip."""
-    engine, declared, handlers, now = app.session.engine, app._declared, app._handlers, app.host.clock.now()
-    found = {key.removeprefix(_PREFIXES[of]) for key in declared if key.startswith(_PREFIXES[of])}
-    for setting in await engine.documents.settings(_PREFIXES[of]):
-        if _in_code(setting.value):
-            found.add(setting.key.removeprefix(_PREFIXES[of]))
-    if of == "rate":
-        return frozenset(found | await _rates_named(engine, declared, handlers))
-    docs = (await known_tasks(engine)).values()
-    workers = [row.info for row in await engine.workers.list() if row.alive]
-    schedules = await list_schedules(engine)
-    if of == "queue":
-        found |= {"default", *(doc.queue for doc in docs), *(doc.spec.queue for doc in schedules)}
-        found |= {handler.policy.queue for handler in handlers.values()}
-        found |= {queue for worker in workers for queue in worker.queues or ()}
-        return frozenset(found | {count.queue for count in await engine.records.count(now)})
-    found |= {name for doc in docs for name in (doc.name, *doc.aliases)} | {doc.task for doc in schedules}
-    found |= {name for handler in handlers.values() for name in (handler.name, *handler.aliases)}
-    found |= {task for worker in workers for task in worker.tasks}
-    return frozenset(found | {profile.task for profile in (await engine.documents.profiles()).profiles})
-
-
-def _in_code(document: str) -> bool:
-    said = _said(document)
-    return said is None or bool(said.get("code"))  # what only another version can read is not ours to judge
-
-
-async def _rates_named(
-    engine: Engine, declared: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]
-) -> set[str]:
-    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
-    rules: list[QueueRule | TaskRule] = [*limits.queues.values(), *limits.tasks.values()]
-    rules += (one.policy.limits for one in handlers.values())
-    return {rate for rule in rules for rate in rule.rates} | {
-        rate for said in declared.values() for rate in said.get("rates", ())
-    }
-
-
-async def strange_name(app: App, of: Named, name: str) -> str | None:
-    """A sentence if nothing names a queue, task or rate (``of``) like this, which may be a slip; else None."""
-    if name in await known_names(app, of):
-        return None
-    if of == "rate":
-        return f"no task, no queue and no code names the rate {name!r}"
-    return f"no job, no live worker and no code knows a {of} named {name!r}"
 
 
 async def unreadable_settings(app: App, prefix: str = "") -> list[str]:

@@ -10,12 +10,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from headrace.client.api.limit_settings import RuleNoun, checked_queue, given
+from headrace.client.api.limit_settings import RESUMED, RuleNoun, checked_queue, given, paused_by
 from headrace.core.codec.record import Record
 from headrace.core.limits.settings import limits_of
 from headrace.core.query import Page
 from headrace.core.status import Status
-from headrace.core.validation import checked_note
 from headrace.errors import ConfigError
 
 __all__ = ["QUEUE_CURSOR", "QueueInfo", "QueuesApi", "page_of_queues"]
@@ -92,13 +91,11 @@ class QueuesApi(RuleNoun):
 
     async def pause(self, name: str, *, by: str | None = None) -> None:
         """Pause a queue: workers start none of its jobs, running ones go on. ``explain`` names who paused it."""
-        at = msgspec.to_builtins(self._host.clock.now())
-        paused = {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at}
-        await self._edit(name, paused, "pause", by, {})
+        await self._edit(name, paused_by(by, self._host.clock.now()), "pause", by, {})
 
     async def resume(self, name: str, *, by: str | None = None) -> None:
         """Resume a paused queue."""
-        await self._edit(name, {"paused": False, "paused_by": None, "paused_at": None}, "resume", by, {})
+        await self._edit(name, RESUMED, "resume", by, {})
 
     async def set(
         self,

@@ -236,7 +236,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
 
 
 async def _settings(engine: Engine, limits: Limits) -> list[Check]:
-    """Findings about paused queues, undefined rates, and settings of another version."""
+    """Findings about paused queues and tasks, undefined rates, and settings of another version."""
     found = list[Check]()
     for rate, message in (await undefined_rates(engine)).items():
         remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"
@@ -252,6 +252,10 @@ async def _settings(engine: Engine, limits: Limits) -> list[Check]:
         if rule.paused:
             remedy, by = f"headrace queues resume {name}", f" by {rule.paused_by}" if rule.paused_by else ""
             found.append(Check("queues", "warn", f"queue {name!r} is paused{by}", remedy))
+    for name in limits.paused_tasks:
+        whose = limits.task(name).paused_by
+        remedy, by = f"headrace tasks resume {name}", f" by {whose}" if whose else ""
+        found.append(Check("tasks", "warn", f"task {name!r} is paused{by}", remedy))
     return found
 
 

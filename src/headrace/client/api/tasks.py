@@ -15,6 +15,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.client.api.limit_settings import LIMIT, RESUMED, edit_rule, paused_by
 from headrace.client.api.noun import Noun
 from headrace.client.options import TEMPLATES
 from headrace.core import audit
@@ -22,7 +23,9 @@ from headrace.core.codec.record import Record
 from headrace.core.job import OnDuplicate
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
+from headrace.core.limits.settings import limits_of
 from headrace.core.priority import DEFAULT_PRIORITY
+from headrace.core.validation import checked_name
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
 from headrace.runtime.secrets import setting_of
@@ -232,6 +235,10 @@ class TaskInfo(msgspec.Struct, Record, frozen=True):
     """How long its jobs are kept after their end; None: as the settings say."""
     heartbeat: float | None = None
     """Seconds within which a running job must report something; None: it need not."""
+    paused: bool = False
+    """Whether workers start none of its jobs."""
+    paused_by: str | None = None
+    paused_at: datetime | None = None
 
 
 class TasksApi(Noun):
@@ -256,13 +263,35 @@ class TasksApi(Noun):
     async def list(self) -> builtins.list[TaskInfo]:
         """Every task of this App or of its store, by name; where both have one, the App describes it."""
         docs = await known_tasks(self._engine)
+        limits = limits_of((one.key, one.value) for one in await self._engine.documents.settings(LIMIT))
         own = {handler.name: TaskDoc.of(handler) for handler in self._app._handlers.values()}
         infos = []
         for name, doc in sorted((docs | own).items()):
             priority = DEFAULT_PRIORITY if doc.priority is None else doc.priority
-            limits = doc.queue, priority, doc.timeout
-            infos.append(TaskInfo(name, *limits, doc.schema, name in own, doc.retention, doc.heartbeat))
+            policy, rule = (doc.queue, priority, doc.timeout, doc.schema), limits.task(name)
+            pause = (rule.paused, rule.paused_by, rule.paused_at)
+            infos.append(TaskInfo(name, *policy, name in own, doc.retention, doc.heartbeat, *pause))
         return infos
+
+    async def pause(self, name: str, *, by: str | None = None) -> None:
+        """Pause a task, whatever the queues of its jobs: workers start none of its jobs, running ones go on."""
+        await self._edit(name, paused_by(by, self._host.clock.now()), "pause", by)
+
+    async def resume(self, name: str, *, by: str | None = None) -> None:
+        """Resume a paused task."""
+        await self._edit(name, RESUMED, "resume", by)
+
+    async def _edit(self, name: str, said: Mapping[str, Any], verb: str, by: str | None) -> None:
+        """Change the setting of a task under all its names: jobs keep the name they were submitted by."""
+        act = audit.act(verb, self._host.clock.now(), by, {})
+        for one in await self._names(checked_name(name, "a task's name")):
+            await edit_rule(self._engine, LIMIT + one, live=said, act=act)
+
+    async def _names(self, name: str) -> builtins.list[str]:
+        if (handler := self._app._handlers.get(name)) is not None:
+            return [handler.name, *handler.aliases]
+        doc = await find_task(self._engine, name)
+        return [name] if doc is None else [doc.name, *doc.aliases]
 
     async def knows(self, name: str) -> bool:
         """Whether this App or a worker of its store has a task of this name."""

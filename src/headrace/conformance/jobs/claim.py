@@ -209,6 +209,27 @@ class Claiming(Part):
         await pause(lab, "q", '{"paused":false}')
         assert [taken.id for taken in await lab.claim(worker)] == [job.id]
 
+    async def test_a_paused_task_gives_nothing_until_it_is_resumed(self, lab: Lab, worker: UUID) -> None:
+        jobs = [await lab.put("held", queue=queue, concurrency_key=key) for queue in "ab" for key in (None, "k")]
+        other = await lab.put("other")
+        assert await lab.claim(worker, n=0) == []  # the session knows the subqueues by now
+        await lab.set("limit:held", '{"paused":true}')
+        assert [taken.id for taken in await lab.claim(worker)] == [other.id]
+        assert await lab.claim(worker, queues=("a",)) == []
+        assert [await lab.get(job) for job in jobs] == jobs
+        await lab.set("limit:other", '{"max_concurrency":1}')  # the claims select under limits now
+        assert await lab.claim(worker) == []
+        await lab.set("limit:held", '{"paused":false}')
+        assert {taken.id for taken in await lab.claim(worker)} == {job.id for job in jobs}
+
+    async def test_a_deleted_task_document_ends_the_pause(self, lab: Lab) -> None:
+        worker, job = await lab.worker(), await lab.put("held")
+        await lab.set("limit:held", '{"paused":true}')
+        assert await lab.claim(worker) == []
+        [setting] = await lab.engine.documents.settings("limit:held")
+        await lab.engine.documents.put_setting("limit:held", None, setting.rev)
+        assert [taken.id for taken in await lab.claim(worker)] == [job.id]
+
     async def test_a_deleted_queue_document_leaves_the_defaults(self, lab: Lab) -> None:
         worker, job = await lab.worker(), await lab.put(queue="q")
         await pause(lab, "q")

@@ -22,7 +22,7 @@ from headrace.core.lifecycle import actions, execution
 from headrace.core.query import Filter
 from headrace.core.status import LIVE
 from headrace.core.webhooks.delivery import NUMBER, QUEUE, TASK, first_told
-from headrace.core.webhooks.target import EVENTS, Target
+from headrace.core.webhooks.target import GROUPS, Target
 from headrace.engine import MAX_BATCH, Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.errors import KeyReused, TooManyProfiles
 
@@ -276,7 +276,7 @@ class Profiled(Part):
     async def test_what_headrace_does_by_itself_is_outside(self, lab: Lab) -> None:
         await allow(lab, 1)
         await lab.put("only", customer=ACME)
-        target = Target("wh_1", EVENTS, ACME)
+        target = Target("wh_1", GROUPS["status_change"], ACME)
         job, deliveries = first_told(lab.job("only", customer=ACME, webhook=(target,)))
         [answer] = await lab.engine.jobs.insert([job], lab.now, companions={job.id: deliveries})
         assert isinstance(answer, Inserted), "a delivery"
@@ -290,7 +290,7 @@ class Profiled(Part):
 
     async def test_a_change_stores_all_that_it_inserts(self, lab: Lab) -> None:
         await allow(lab, 1)
-        target = Target("wh_1", EVENTS, ACME)
+        target = Target("wh_1", GROUPS["status_change"], ACME)
         job, deliveries = first_told(lab.job("only", customer=ACME, webhook=(target,)))
         await lab.engine.jobs.insert([job], lab.now, companions={job.id: deliveries})
         [held] = await lab.claim(await lab.worker(), tasks=("only",))
@@ -319,7 +319,7 @@ class Profiled(Part):
         assert (event.verb, event.at, event.details) == (LeftOut.VERB, change.job.updated_at, out.to_dict())
 
     async def test_a_message_does_not_wait_for_one_that_is_gone(self, lab: Lab) -> None:
-        target = Target("wh_1", EVENTS)
+        target = Target("wh_1", GROUPS["status_change"])
         job, _ = first_told(lab.job("work", webhook=(target,)))
         await lab.put_all(job)  # without its delivery, as if that were lost
         [held] = await lab.claim(await lab.worker(), tasks=("work",))

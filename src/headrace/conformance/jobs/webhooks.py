@@ -13,13 +13,16 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution
 from headrace.core.query import Filter
 from headrace.core.status import Status
-from headrace.core.webhooks.delivery import QUEUE, TASK, first_told
-from headrace.core.webhooks.target import EVENTS, Target
+from headrace.core.webhooks.delivery import QUEUE, TASK, claim_told, first_told
+from headrace.core.webhooks.target import GROUPS, Target
 from headrace.engine import Inserted
 
 __all__ = ["Telling"]
 
-TARGETS = (Target("wh_all", EVENTS), Target("wh_ends", ("completed", "failed", "cancelled"), "acme"))
+TARGETS = (
+    Target("wh_all", (*GROUPS["status_change"], "progress")),
+    Target("wh_ends", ("completed", "failed", "cancelled"), "acme"),
+)
 
 
 class Telling(Part):
@@ -155,3 +158,24 @@ class Telling(Part):
         found = [one for one in await self.all(lab) if one.queue == QUEUE]
         assert {(one.tags[0], one.customer) for one in found} == {("wh_all", None), ("wh_ends", "acme")}
         assert all(one.webhook is None for one in found)
+
+    async def test_a_claim_is_told_once_to_whom_it_matters(self, lab: Lab) -> None:
+        targets = (Target("wh_claims", ("assigned", "accepted", "started")), TARGETS[0])
+        [answer] = await lab.engine.jobs.insert([lab.job("work", webhook=targets)], lab.now)
+        assert isinstance(answer, Inserted)
+        worker = await lab.worker()
+        [held] = await lab.claim(worker, tasks=("work",), accept=False)
+        change = claim_told(held)
+        assert change is not None
+        stamped = lab.stamp(change)
+        for _ in range(2):  # a repeat changes nothing more
+            assert await lab.engine.jobs.apply([stamped], lab.now) == [Applied(change.job)]
+        held = await lab.get(held)
+        assert (held, held.status, claim_told(held)) == (change.job, Status.ASSIGNED, None)
+        held = await lab.do(execution.accept(held, lab.now, lab.rules))
+        await lab.start(held)
+        told = [type for target, type, _ in await self.deliveries(lab) if target == "wh_claims"]
+        assert told == ["job.assigned", "job.accepted", "job.started"]
+        assert ("wh_all", "job.assigned") not in {(one, type) for one, type, _ in await self.deliveries(lab)}
+        late = await lab.engine.jobs.apply([lab.stamp(change)], lab.now)
+        assert isinstance(late[0], Conflict), "fenced like any other change of a worker"

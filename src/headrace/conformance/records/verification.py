@@ -18,7 +18,7 @@ from headrace.core.stats.verification import BOOKS, Invariant
 from headrace.core.status import ENDED, Cause, Status
 from headrace.core.webhooks.delivery import NUMBER, QUEUE, TASK, first_told
 from headrace.core.webhooks.messages import lost
-from headrace.core.webhooks.target import EVENTS, Target
+from headrace.core.webhooks.target import GROUPS, Target
 
 __all__ = ["Verifying"]
 
@@ -66,7 +66,7 @@ class Verifying(Part):
         await verify(lab)
 
     async def test_messages_that_are_missing_are_found_by_number(self, lab: Lab, worker: UUID) -> None:
-        target = Target("wh_1", EVENTS)
+        target = Target("wh_1", GROUPS["status_change"])
         whole, others = first_told(lab.job("whole", webhook=(target,)))
         await lab.engine.jobs.insert([whole], lab.now, companions={whole.id: others})
         broken, _ = first_told(lab.job("broken", webhook=(target,)))
@@ -85,7 +85,7 @@ class Verifying(Part):
         assert (await lab.engine.records.verify("messages")).wrong == 0, "without the time nothing is known"
 
     async def test_the_last_messages_are_missed_too(self, lab: Lab) -> None:
-        target = Target("wh_1", EVENTS)
+        target = Target("wh_1", GROUPS["status_change"])
         job, others = first_told(lab.job("broken", webhook=(target,)))
         await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
         [held] = await lab.claim(await lab.worker(), tasks=("broken",))
@@ -95,7 +95,7 @@ class Verifying(Part):
         assert finding.what == "of 3 messages to wh_1, 2 are missing, from number 2 on"
 
     async def test_a_message_of_no_number_is_no_finding(self, lab: Lab) -> None:
-        target = Target("wh_1", EVENTS)
+        target = Target("wh_1", GROUPS["status_change"])
         job, others = first_told(lab.job("work", webhook=(target,)))
         await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
         wrong: list[Any] = ["abc", "7", True, 1.5, 0, -3, 10**12, [1], {"a": 1}]
@@ -108,7 +108,7 @@ class Verifying(Part):
         assert finding.what == "of 3 messages to wh_1, 2 are missing, from number 2 on"
 
     async def test_messages_that_are_old_may_be_gone(self, lab: Lab, worker: UUID) -> None:
-        target = Target("wh_1", EVENTS)
+        target = Target("wh_1", GROUPS["status_change"])
         job, others = first_told(lab.job("work", webhook=(target,)))
         await lab.engine.jobs.insert([job], lab.now, companions={job.id: others})
         [sent] = await lab.claim(worker, tasks=(TASK,))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl
 
 from django.core.handlers.asgi import ASGIRequest
 from django.db import connections
@@ -29,7 +30,7 @@ from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.arguments import Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker
-from headrace.endpoints.documents import Errors
+from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
 from headrace.endpoints.request import HEADERS, EndpointRequest
 from headrace.endpoints.responses import Answers, EndpointResponse
@@ -45,7 +46,7 @@ from headrace.endpoints.routes import (
     too_large,
 )
 from headrace.endpoints.status import StatusPages
-from headrace.endpoints.submit import BeforeSubmit, Submitting
+from headrace.endpoints.submit import BeforeSubmit, Misused, Submitting
 from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.http.problems import Problem
 from headrace.http.sse import HEADERS as EVENT_HEADERS
@@ -77,6 +78,7 @@ def job_view(
     answers: Answers | None = None,
     errors: Errors = "shown",
     words: Words = "headrace",
+    status: str | None = None,
     status_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], View]:
     """Makes a view of a handler: a request is checked and stored, and a worker of the project runs the handler.
@@ -84,7 +86,8 @@ def job_view(
     Its parameters are taken from the path, the query and the body, by their types: see
     ``headrace.endpoints.arguments``. The response is 202 with the job, or with ``Prefer: wait=10`` the result.
     ``methods``: POST by default. The view has the task as ``view.task``. Other arguments are those of FastAPI's
-    ``JobRouter``; ``identity`` and ``before_submit`` are called with the request.
+    ``JobRouter``; ``identity`` and ``before_submit`` are called with the request, and ``status`` is the namespace of
+    the ``status_urls`` that show its jobs, where there are several.
 
     :raises ConfigError: naming the argument
     """
@@ -123,7 +126,7 @@ def job_view(
 
             try:
                 media, body = request.headers.get("content-type", ""), _body(request)
-                return _answered(jobs, request, values, identity, status_url, answer)
+                return _answered(jobs, request, values, identity, (status, status_url), answer)
             except Problem as problem:
                 return _response(jobs, request, submitting.answers.problem(problem))
 
@@ -145,6 +148,7 @@ def status_urls(
     answers: Answers | None = None,
     errors: Errors = "shown",
     words: Words = "headrace",
+    delete: OnDelete = "cancel",
     namespace: str = "jobs",
 ) -> tuple[list[Any], str]:
     """Return the pages that show jobs: ``path("jobs/", include(status_urls(public=True)))``; DELETE cancels.
@@ -166,6 +170,7 @@ def status_urls(
         answers=answers,
         errors=errors,
         words=words,
+        delete=delete,
     )
     _shown[namespace] = pages
     by_path: dict[str, dict[str, Page]] = {}
@@ -184,7 +189,7 @@ def status_urls(
                 async def answer(asked: EndpointRequest) -> Any:
                     return await page.do(pages, id, asked)
 
-                return _answered(jobs, request, values, identity, None, answer)
+                return _answered(jobs, request, values, identity, (namespace, None), answer)
             except Problem as problem:
                 return _response(jobs, request, pages.answers.problem(problem))
 
@@ -205,13 +210,20 @@ def _answered(
     request: HttpRequest,
     values: dict[str, Any],
     identity: Identity | None,
-    fixed: str | None,
+    shown_at: tuple[str | None, str | None],
     answer: Callable[[EndpointRequest], Awaitable[Any]],
 ) -> HttpResponse:
-    """Respond to a request on the background loop; what belongs to Django is read before."""
+    """Respond to a request on the background loop; what belongs to Django is read before.
+
+    ``shown_at``: the namespace of the status pages, and their address, if it is fixed.
+    """
     caller = None if identity is None else identity_text(identity(request))
-    query = [(name, value) for name, values in request.GET.lists() for value in values]
-    place, pages = (fixed.replace("{id}", str(PLACE)), None) if fixed is not None else _place(jobs, request, values)
+    # Which is by name, and counts them; in their order they are in the text alone.
+    query = parse_qsl(request.META.get("QUERY_STRING", ""), keep_blank_values=True) if request.GET else []
+    namespace, fixed = shown_at
+    place, pages = _place(jobs, values, namespace)
+    if fixed is not None:
+        place = fixed.replace("{id}", str(PLACE))
     ask = asking(request.headers.items(), values, query, caller, place, pages)
 
     async def work() -> Any:
@@ -220,11 +232,16 @@ def _answered(
     return _response(jobs, request, jobs.wait(work()))
 
 
-def _place(jobs: App, request: HttpRequest, values: dict[str, Any]) -> tuple[str | None, StatusPages | None]:
-    """Return the address at which the project shows the jobs of an App, and its pages."""
+def _place(jobs: App, values: dict[str, Any], only: str | None) -> tuple[str | None, StatusPages | None]:
+    """Return the address at which the project shows the jobs of an App, and its pages; ``only``: of this namespace.
+
+    :raises Misused: there are no pages of this namespace
+    """
+    if only is not None and only not in _shown:
+        raise Misused(f"job_view: status names {only!r}, and status_urls of these namespaces are there: {list(_shown)}")
     for namespace, pages in _shown.items():
         for given in ({"id": PLACE}, {**values, "id": PLACE}):
-            if pages.app is jobs:
+            if pages.app is jobs and only in (None, namespace):
                 try:
                     return reverse(f"{namespace}:{PAGES[0].name}", kwargs=given), pages
                 except NoReverseMatch:

@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.suspects import ALONE, level_of
 from headrace.core.limits.rate import next_permit, permits
 from headrace.core.limits.selection import Usage
-from headrace.core.limits.settings import Limits, counted_by, group_of, told_unreadable
+from headrace.core.limits.settings import Limits, QueueRule, TaskRule, counted_by, group_of, told_unreadable
 from headrace.core.stats.histogram import Quantiles
 from headrace.core.times import moment
 
@@ -77,13 +77,20 @@ def explain_queued(
 
 
 def _paused(job: Job, now: datetime, limits: Limits, zone: tzinfo | None) -> Iterator[Fact]:
-    rule = limits.queue(job.queue)
-    if rule.paused:
-        by = f" by {rule.paused_by}" if rule.paused_by else ""
-        at = f" at {moment(rule.paused_at, zone)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
-        is_paused = f"{'was' if by or at else 'is'} paused{by}{at}"
-        text = f"Queue {job.queue!r} {is_paused}: nothing is taken from it until it is resumed."
-        yield Fact("queue_paused", text, {"queue": job.queue, "by": rule.paused_by, "at": rule.paused_at})
+    """Yield that its queue, or its task, is paused."""
+    queue, task = limits.queue(job.queue), limits.task(job.task)
+    if queue.paused:
+        text = f"Queue {job.queue!r} {_since(queue, now, zone)}: nothing is taken from it until it is resumed."
+        yield Fact("queue_paused", text, {"queue": job.queue, "by": queue.paused_by, "at": queue.paused_at})
+    if task.paused:
+        text = f"Task {job.task!r} {_since(task, now, zone)}: none of its jobs is started until it is resumed."
+        yield Fact("task_paused", text, {"task": job.task, "by": task.paused_by, "at": task.paused_at})
+
+
+def _since(rule: QueueRule | TaskRule, now: datetime, zone: tzinfo | None) -> str:
+    by = f" by {rule.paused_by}" if rule.paused_by else ""
+    at = f" at {moment(rule.paused_at, zone)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
+    return f"{'was' if by or at else 'is'} paused{by}{at}"
 
 
 def _limited(

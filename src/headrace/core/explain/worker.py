@@ -117,7 +117,10 @@ def _looked_at(
     text = f"Of its queues, {many(len(jobs), 'queued job')} {were} looked at."
     yield Fact("looked_at", text, {"jobs": len(jobs)})
     rest, found = list[Job](), dict[str, list[tuple[Job, tuple[Lack, ...]]]]()
+    yield from _paused([job for job in jobs if limits.task(job.task).paused])
     for job in jobs:
+        if limits.task(job.task).paused:
+            continue
         if (one := obstacle(job, row, limits)) is None:
             rest.append(job)
         else:
@@ -130,6 +133,14 @@ def _looked_at(
     mine = {job.customer for job in held}
     whose = row.info.customers
     yield from _limited([job for job in rest if whose is None or whose.admits(job.customer, mine)], now, limits, usage)
+
+
+def _paused(jobs: Sequence[Job]) -> Iterator[Fact]:
+    """Yield how many jobs are of paused tasks."""
+    if jobs:
+        tasks = Counter(job.task for job in jobs)
+        text = f"{_are(len(jobs))} of tasks that are paused: {_names(tasks)}."
+        yield Fact("task_paused", text, {"jobs": len(jobs), "tasks": sorted(tasks)})
 
 
 def _no_task(row: WorkerRow, jobs: Sequence[Job]) -> Fact:

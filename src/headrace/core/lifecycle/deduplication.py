@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from headrace.core.attempt import Event
 from headrace.core.change import Change, KeyEffect
-from headrace.core.job import Job, Spec, Values
+from headrace.core.job import Job, Pairs, Spec
 from headrace.core.lifecycle.decision import change, dated, held_until, placed
 from headrace.core.lifecycle.transitions import TRANSITIONS
 from headrace.core.matching.customers import own
@@ -40,19 +40,23 @@ def _number(text: str) -> float | int:
 def hash_of(
     payload_text: str,
     route: Mapping[str, Any] | None = None,
-    query: Values | None = None,
+    query: Pairs | None = None,
     uncounted: Collection[str] = (),
 ) -> str:
     """Return the hash that equal requests share: order of fields, spaces and escapes do not count.
 
-    ``route`` and ``query``: the parameters of an HTTP request, which count like its payload. ``uncounted``: the fields
-    of the payload that do not count, such as what the server found out by itself.
+    ``route`` and ``query``: the parameters of an HTTP request, which count like its payload; in the query, the order of
+    different names does not count. ``uncounted``: the fields of the payload that do not count, such as what the server
+    found out by itself.
     """
     said: Any = json.loads(payload_text, parse_float=_number)
     if uncounted:
         said = {name: value for name, value in said.items() if name not in uncounted}
     if route or query:
-        said = [said, route or {}, query or {}]
+        values = dict[str, list[str]]()
+        for name, value in query or ():
+            values.setdefault(name, []).append(value)
+        said = [said, route or {}, values]
     canonical = json.dumps(said, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     return sha256(canonical.encode()).hexdigest()
 

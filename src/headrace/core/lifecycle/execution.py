@@ -36,7 +36,7 @@ from headrace.core.lifecycle.decision import (
 from headrace.core.lifecycle.loss import lose
 from headrace.core.lifecycle.transitions import check
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
-from headrace.core.webhooks.delivery import tell
+from headrace.core.webhooks.delivery import owing, tell
 from headrace.errors import TransitionRefused
 
 __all__ = [
@@ -205,7 +205,10 @@ def finish(
         check(job, Verb.START, Status.RUNNING)
         seen = replace(job, rev=job.rev + 1, **_started(job, started_at))
         if job.spec.webhook is not None:
+            held, owed = owing(job)
+            seen = replace(seen, told=held.told)
             seen, told = tell(seen, "started", replace(seen, updated_at=seen.started_at or seen.updated_at))
+            told = (*owed, *told)
     match ending:
         case Failed():
             decided = _fail(seen, ending, now, chance)
@@ -307,7 +310,9 @@ def _told_of(job: Job, done: Job, *, started: bool) -> tuple[Job, tuple[Job, ...
     if started:
         began = {name: getattr(done, name) for name in ("attempt", "started_at", "first_started_at")}
         running = replace(job, status=_RUNNING, updated_at=done.started_at or done.updated_at, **began)
-        done, before = tell(done, "started", running)
+        held, owed = owing(job)
+        done, before = tell(replace(done, told=held.told), "started", running)
+        before = (*owed, *before)
     done, end = tell(done, "completed")
     return done, (*before, *end)
 

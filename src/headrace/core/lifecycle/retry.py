@@ -54,6 +54,23 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
 _MAX_POLICY_ENTRIES = 100
 """Maximum delays, and exceptions, that a policy may name: it is stored with every job."""
 _MAX_FACTOR = 1e6
+_DEFAULT_CAP_SECONDS = 300.0
+
+
+def _cap(cap: Seconds | None, initial: float, *, grows: bool) -> float:
+    """Return the longest exponential delay; the default is never below the first delay.
+
+    :raises ConfigError: the cap is below the first delay, which it would shorten
+    """
+    if cap is None:
+        return max(_DEFAULT_CAP_SECONDS, initial)
+    longest = seconds(cap, "cap")
+    if grows and longest < initial:
+        raise ConfigError(
+            f"cap must be at least initial ({initial:g} s), not {longest:g} s: it is the longest delay, and initial is"
+            " the first; leave cap out to let it follow initial"
+        )
+    return longest
 
 
 def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, ...]:
@@ -101,6 +118,7 @@ class Retry(_Called):
     initial: float
     factor: float
     cap: float
+    """The longest exponential delay; five minutes, or ``initial`` where that is longer, unless it was given."""
     jitter: bool
     retry_on: tuple[str, ...]
     give_up_on: tuple[str, ...]
@@ -114,7 +132,7 @@ class Retry(_Called):
         backoff: Literal["exponential", "fixed"] | Sequence[Seconds] | Backoff = "exponential",
         initial: Seconds = 2.0,
         factor: float = 2.0,
-        cap: Seconds = 300.0,
+        cap: Seconds | None = None,
         jitter: bool = True,
         retry_on: Sequence[type[BaseException] | str] = (),
         give_up_on: Sequence[type[BaseException] | str] = (),
@@ -123,12 +141,13 @@ class Retry(_Called):
         delays = _delays("exponential" if fn is not None else backoff)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _MAX_FACTOR:
             raise ConfigError(f"factor must be a number from 1 to {_MAX_FACTOR:g}, not {shown(factor)}")
+        first = seconds(initial, "initial")
         put = object.__setattr__  # frozen: the one place that fills it
         put(self, "max_retries", retries)
         put(self, "backoff", delays)
-        put(self, "initial", seconds(initial, "initial"))
+        put(self, "initial", first)
         put(self, "factor", float(factor))
-        put(self, "cap", seconds(cap, "cap"))
+        put(self, "cap", _cap(cap, first, grows=delays == "exponential"))
         put(self, "jitter", bool(jitter))
         put(self, "retry_on", _names(retry_on, "retry_on"))
         put(self, "give_up_on", _names(give_up_on, "give_up_on"))

@@ -53,11 +53,16 @@ class QueueRule(msgspec.Struct, frozen=True):
 
 
 class TaskRule(msgspec.Struct, frozen=True):
-    """The content of a ``limit:TASK`` setting; a task without one has no limits."""
+    """The content of a ``limit:TASK`` setting; a task without one has no limits and is not paused."""
 
     max_concurrency: int | None = None
     max_per_key: int | None = None
     rates: tuple[str, ...] = ()
+    paused: bool = False
+    """Claims pass over its subqueues. It is no limit: what else a claim serves is not selected under limits for it."""
+    paused_by: str | None = None
+    """Who paused it last, if known."""
+    paused_at: datetime | None = None
 
     @property
     def limited(self) -> bool:
@@ -174,6 +179,15 @@ class Limits(msgspec.Struct, frozen=True):
                     if rate not in self.rates and f"rate:{rate}" not in self.unreadable:
                         found.setdefault(rate, []).append(f"{kind} {name!r}")
         return found
+
+    def paused(self, queue: str, task: str) -> bool:
+        """Return whether no job of this queue and task is given because one of the two is paused."""
+        return self.queue(queue).paused or self.task(task).paused
+
+    @property
+    def paused_tasks(self) -> list[str]:
+        """The tasks that are paused, by name."""
+        return sorted(name for name, rule in self.tasks.items() if rule.paused)
 
     def bounded(self, queue: str, task: str) -> bool:
         """Return whether jobs of this queue and task have any limit."""

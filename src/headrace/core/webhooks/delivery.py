@@ -3,6 +3,9 @@
 A delivery is a job of its own, stored in the commit of the change that it reports. The record of the job keeps the last
 delivery to each target, and the next one to it waits for its end: so each target receives the messages of a job in
 order.
+
+A claim is no change: a store gives jobs to a worker in bulk, and writes nothing else. So the message of a claim is
+stored by a change of its own right behind it (``claim_told``), or else with the next change of the job.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from headrace.core.job import Job, Spec, derived_id
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import ENDED, Reason, Status, Verb
-from headrace.core.webhooks.target import Notified, Occasion, Target
+from headrace.core.webhooks.target import CLAIMS, Notified, Occasion, Target
 from headrace.core.words import HEADRACE, Vocabulary
 
 __all__ = [
@@ -28,11 +31,13 @@ __all__ = [
     "POLICY",
     "QUEUE",
     "TASK",
+    "claim_told",
     "delivery",
     "first_told",
     "is_delivery",
     "message_in_words",
     "message_of",
+    "owing",
     "tell",
     "telling",
     "unchained",
@@ -54,6 +59,7 @@ NUMBER = "number"
 _RETENTION = Kept(completed=DELIVERY_RETENTION.total_seconds(), failed=30 * 86_400.0, cancelled=30 * 86_400.0)
 
 _RUNNING, _RETRYING, _PROGRESS = Status.RUNNING, Status.RETRYING, Verb.PROGRESS
+_CLAIMED: dict[Status, Occasion] = {Status.ASSIGNED: "assigned", Status.ACCEPTED: "accepted"}
 
 
 def is_delivery(spec: Spec) -> bool:
@@ -73,16 +79,37 @@ def occasion_of(before: Job, made: Job, verb: Verb) -> Occasion | None:
         return event
     if status is _RUNNING:
         return "started"
+    if status in _CLAIMED:
+        return _CLAIMED[status]
     return "retrying" if status is _RETRYING else None
 
 
 def telling(before: Job, change: Change) -> Change:
     """Return the change with the deliveries that follow from it."""
-    event = occasion_of(before, change.job, change.verb)
-    if event is None:
-        return change
-    job, inserts = tell(change.job, event)
+    event, (held, owed) = occasion_of(before, change.job, change.verb), owing(before)
+    job, inserts = (replace(change.job, told=held.told) if owed else change.job), owed
+    if event is not None:
+        job, told = tell(job, event)
+        inserts += told
     return replace(change, job=job, inserts=(*change.inserts, *inserts)) if inserts else change
+
+
+def owing(job: Job) -> tuple[Job, tuple[Job, ...]]:
+    """Return a job with the message of its claim, if that is not stored yet, and the deliveries that send it."""
+    event = _CLAIMED.get(job.status)
+    if event is None or not any(event in target.events for target in job.spec.webhook or ()):
+        return job, ()
+    return tell(job, event, replace(job, updated_at=job.accepted_at or job.assigned_at or job.updated_at))
+
+
+def claim_told(job: Job) -> Change | None:
+    """Return the change of a job that its worker was just given which stores the messages of that claim; None: there
+    are none, or they are stored."""
+    told, inserts = owing(job)
+    if not inserts:
+        return None
+    made = replace(told, rev=job.rev + 1)
+    return Change(verb=Verb.CLAIM, rev=job.rev, job=made, epoch=job.epoch, worker=job.worker, inserts=inserts)
 
 
 def first_told(job: Job) -> tuple[Job, tuple[Job, ...]]:
@@ -109,8 +136,12 @@ def tell(job: Job, event: Occasion, seen: Job | None = None) -> tuple[Job, tuple
                 continue
             spoke = at
         count = 1 if last is None else last.count + 1
-        # By the rev, not the count: a worker of the version before drops the record of messages.
-        id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{job.rev}")
+        # By the rev, not the count: a worker of the version before drops the record of messages. Of a claim by the
+        # epoch, which no other has: there is no rev at which its message must be stored.
+        which = f"e{shown.epoch}" if event in CLAIMS else job.rev
+        id = derived_id(job.id, f"{job.id}/{target.id}/{event}/{which}")
+        if last is not None and last.last == id:
+            continue  # a claim that was told before; nothing else is, while a worker has not started
         after = () if last is None or at - last.at >= DELIVERY_RETENTION else (last.last,)
         message, about = message_of(shown, event), (str(job.id),)
         inserts.append(delivery(id, target, message, at, after=after, tags=about, number=count))

@@ -12,17 +12,22 @@ import msgspec
 from headrace.core.codec.record import Record
 from headrace.errors import ConfigError, shown
 
-__all__ = ["EVENTS", "GROUPS", "Notified", "Occasion", "Target", "checked_events", "messages_ahead"]
+__all__ = ["CLAIMS", "EVENTS", "GROUPS", "Notified", "Occasion", "Target", "checked_events", "messages_ahead"]
 
-Occasion = Literal["submitted", "started", "progress", "retrying", "completed", "failed", "cancelled"]
+Occasion = Literal[
+    "submitted", "assigned", "accepted", "started", "progress", "retrying", "completed", "failed", "cancelled"
+]
 """The events that a webhook reports."""
 
 EVENTS: tuple[Occasion, ...] = get_args(Occasion)
 
+CLAIMS: tuple[Occasion, ...] = ("assigned", "accepted")
+"""The events of a claim: only a webhook that names them receives them."""
+
 _ENDS: tuple[Occasion, ...] = ("completed", "failed", "cancelled")
 
 GROUPS: dict[str, tuple[Occasion, ...]] = {
-    "status_change": tuple(event for event in EVENTS if event != "progress"),
+    "status_change": tuple(event for event in EVENTS if event not in ("progress", *CLAIMS)),
     "completion": _ENDS,
     "ended": _ENDS,
 }
@@ -51,11 +56,15 @@ class Notified(msgspec.Struct, frozen=True, array_like=True):
 
 
 def messages_ahead(events: Iterable[Occasion], *, new: bool = False) -> int:
-    """Return how many messages of a live job are expected for a receiver of these events: of its start and of its end,
-    and of its submit if it is ``new``. The numbers of retries and of progress reports are unknown: they count as one,
-    for a receiver of nothing else."""
+    """Return how many messages of a live job are expected for a receiver of these events: of its claim, its start and
+    its end, and of its submit if it is ``new``. The numbers of retries and of progress reports are unknown: they count
+    as one, for a receiver of nothing else."""
     wanted = set(events)
-    ahead = ("started" in wanted) + (not wanted.isdisjoint(_ENDS)) + (new and "submitted" in wanted)
+    ahead = (
+        len(wanted.intersection(("started", *CLAIMS)))
+        + (not wanted.isdisjoint(_ENDS))
+        + (new and "submitted" in wanted)
+    )
     return ahead or int(not wanted.isdisjoint(("retrying", "progress")))
 
 
@@ -74,5 +83,5 @@ def checked_events(given: Iterable[object], name: str = "events") -> tuple[Occas
             raise ConfigError(f"{name}: there is no event {shown(one)}; known are {', '.join((*EVENTS, *GROUPS))}")
         found.update(known)
     if not found:
-        raise ConfigError(f"{name} must not be empty: leave it out for every event but progress")
+        raise ConfigError(f"{name} must not be empty: leave it out for every change of status")
     return tuple(event for event in EVENTS if event in found)

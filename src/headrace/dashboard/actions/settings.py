@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta
 
-from headrace.client.api.limit_settings import strange_name
+from headrace.client.api.known_names import strange_name
 from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.limits.rate import Rate
 from headrace.core.schedule.localtime import zone
@@ -202,6 +202,8 @@ async def drain_worker(ask: PageRequest, given: OfWorker) -> Done:
 ACTS: dict[str, Act] = {
     "queue.pause": Act("act", Named, _on_named(lambda app: app.queues.pause, "Queue {} is paused; what runs goes on.")),
     "queue.resume": Act("act", Named, _on_named(lambda app: app.queues.resume, "Queue {} goes on.")),
+    "task.pause": Act("act", Named, _on_named(lambda app: app.tasks.pause, "Task {} is paused; what runs goes on.")),
+    "task.resume": Act("act", Named, _on_named(lambda app: app.tasks.resume, "Task {} goes on.")),
     "queue.set": Act("admin", SetQueue, _on_named(lambda app: app.queues.set, "Queue {} is set."), check=check_rates),
     "queue.reset": Act("admin", Named, _on_named(lambda app: app.queues.reset, "For queue {} the code applies again.")),
     "limit.set": Act(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from headrace.client.api.limit_settings import strange_name
+from headrace.client.api.known_names import strange_name
 from headrace.client.api.limits import LimitInfo
 from headrace.client.api.queues import QueueInfo
 from headrace.core.job import Job

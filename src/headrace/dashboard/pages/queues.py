@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from headrace.client.api.limit_settings import strange_name
+from headrace.client.api.known_names import strange_name
 from headrace.client.api.queues import QueueInfo, page_of_queues
 from headrace.core.job import Job
 from headrace.core.query import Page

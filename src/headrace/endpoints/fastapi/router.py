@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
@@ -14,6 +15,7 @@ from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
+from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text, too_large
@@ -25,11 +27,13 @@ try:
     from fastapi.routing import APIRoute
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import Lifespan
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.endpoints.fastapi", "fastapi", "fastapi") from error
 
-from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, length_of, response_of
+from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, length_of, named_pages, response_of
 from headrace.endpoints.fastapi.openapi import job_responses, validation
+from headrace.endpoints.fastapi.options import AllRouterOptions
 from headrace.endpoints.fastapi.signature import read_signature, refuse_secrets
 from headrace.endpoints.fastapi.status import expanded
 from headrace.http.problems import Problem
@@ -70,8 +74,9 @@ class JobRouter(APIRouter):
         answers: Answers | None = None,
         errors: Errors = "shown",
         words: Words = "headrace",
+        status: APIRouter | None = None,
         status_url: str | None = None,
-        **router: Any,
+        **router: Unpack[AllRouterOptions],
     ) -> None:
         """``router``: all arguments of an ``APIRouter``.
 
@@ -81,11 +86,20 @@ class JobRouter(APIRouter):
         ``cookies``: those that a handler may take. ``wait``: seconds to wait for the end of a job if the client sends
         no ``Prefer``; ``longest_wait``: the maximum. ``before_submit``: called with the request and the draft of the
         job; a response that it returns is sent instead. ``answers``: makes the responses. ``errors``: ``"hidden"``
-        shows clients a reference instead of the text of an error. ``words``: those for statuses. ``status_url``: the
-        address of jobs, with ``{id}`` in it; by default the ``status_router`` of this App.
+        shows clients a reference instead of the text of an error. ``words``: those for statuses. ``status``: the
+        ``status_router`` that shows its jobs, if the application has several of this App. ``status_url``: the address
+        of jobs, with ``{id}`` in it, where they are shown elsewhere; tokens are added if the status pages are public
+        (``status``, or those of this application).
 
-        :raises ConfigError: naming the argument
+        :raises ConfigError: naming the argument. Status pages that do not fit are refused when the service starts, and
+            when a job is submitted
         """
+        asks = identity is not None or before_submit is not None
+        pages = named_pages(None if status is None else status.routes, expanded)
+        pairing = Pairing("JobRouter", jobs, pages, fixed=status_url is not None, asks=asks)
+        self._addresses = Addresses(jobs, pairing, expanded, status_url)
+        if not (router.get("on_startup") or router.get("on_shutdown")):  # which a lifespan would replace
+            router["lifespan"] = self._checked(router.get("lifespan"))
         super().__init__(**router)
         self.jobs = jobs
         """The App that stores the jobs."""
@@ -101,7 +115,20 @@ class JobRouter(APIRouter):
             errors=errors,
             words=words,
         )
-        self._addresses = Addresses(jobs, expanded, status_url)
+
+    def _checked(self, lifespan: Lifespan[Any] | None) -> Lifespan[Any]:
+        """Return a lifespan that also checks the status pages when the service starts."""
+
+        @asynccontextmanager
+        async def checked(asgi: Any) -> AsyncIterator[Any]:
+            self._addresses.check(asgi)
+            if lifespan is None:
+                yield
+            else:
+                async with lifespan(asgi) as state:
+                    yield state
+
+        return checked
 
     # -- decorators; their other options are those of FastAPI, and what they make is a task
 

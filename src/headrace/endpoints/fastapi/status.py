@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Unpack, cast
 
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi import routing as fastapi_routing
@@ -15,8 +15,10 @@ from starlette.responses import Response
 from headrace.core.defaults import MAX_ENDPOINT_WAIT_SECONDS
 from headrace.core.words import Words
 from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, mark_pages, response_of
-from headrace.endpoints.documents import Errors
+from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.fastapi.openapi import status_responses
+from headrace.endpoints.fastapi.options import RouterOptions
+from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import EndpointRequest, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text
@@ -82,7 +84,7 @@ _PAGES = (
     ),
     _Page(
         *("cancel_job", "DELETE", "/{id}", "Cancel the job, or have its worker stop it."),
-        lambda pages, id, asked, said: pages.cancel(id, asked),
+        lambda pages, id, asked, said: pages.delete(id, asked),
     ),
 )
 _ACTS = (
@@ -109,7 +111,8 @@ def status_router(
     answers: Answers | None = None,
     errors: Errors = "shown",
     words: Words = "headrace",
-    **router: Any,
+    delete: OnDelete = "cancel",
+    **router: Unpack[RouterOptions],
 ) -> APIRouter:
     """Return an ``APIRouter`` that shows jobs of an App: ``/{id}``, ``/{id}/result``, ``/{id}/events``; DELETE cancels.
 
@@ -118,8 +121,9 @@ def status_router(
     signed token, and gives access to everyone who has it. ``secret``: signs the tokens; by default the store keeps one.
     ``acts``: ``POST /{id}/retry`` and ``/{id}/discard``, too. ``logs``: log lines are among the events. ``errors``:
     ``"hidden"`` shows clients a reference instead of the text of an error. ``words``: those for statuses; a request may
-    ask for others with ``?words=``. ``router``: all arguments of an
-    ``APIRouter``.
+    ask for others with ``?words=``. ``delete``: with ``"discard"`` DELETE discards a job that has ended; otherwise that
+    is a 409. ``router``: all other arguments of an ``APIRouter``. If an App has two such routers, each ``JobRouter``
+    names its own (``status=``).
 
     :raises ConfigError: naming the argument. Pages that are open to everybody are refused when the service starts, and
         when they are asked for
@@ -135,11 +139,12 @@ def status_router(
         answers=answers,
         errors=errors,
         words=words,
+        delete=delete,
     )
     guard = _Guard(pages, bool(dependencies) or public or identity is not None)
-    given = {"tags": ["jobs"], "lifespan": guard.lifespan, **router}
+    given: RouterOptions = {"tags": ["jobs"], "lifespan": guard.lifespan, **router}
     made = APIRouter(dependencies=None if dependencies is None else list(dependencies), **given)
-    addresses = Addresses(jobs, expanded)
+    addresses = Addresses(jobs, Pairing("status_router", jobs, [pages], fixed=True, asks=True), expanded)
     for page in (*_PAGES, *(_ACTS if acts else ())):
         endpoint = _endpoint(page, pages, guard, addresses, identity, public)
         made.add_api_route(

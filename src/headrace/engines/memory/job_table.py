@@ -276,13 +276,14 @@ class JobTable:
     # -- reading
 
     def served(self, ask: ClaimRequest, limits: Limits) -> Iterator[tuple[Group, Index]]:
-        """Yield the subqueues of this request, and what limits them; those of paused queues are left out."""
+        """Yield the subqueues of this request, and what limits them; those of paused queues and tasks are left
+        out."""
         tasks = {profile.id: profile.task for profile in self.profiles.values()}
         for (queue, profile, key, whose), line in self.lines.items():
             asked = profile in ask.profiles and (ask.queues is None or queue in ask.queues)
             if ask.customers is not None and not (whose and ask.customers.admits(whose[0])):
                 continue
-            if asked and not limits.queue(queue).paused:
+            if asked and not limits.paused(queue, tasks[profile]):
                 yield Group(queue, tasks[profile], key, whose[0] if whose else None), line
 
     def turns_in_line(self) -> set[Turn]:

@@ -15,7 +15,7 @@ from headrace.engines.validation import has_halves, refuse_text
 
 __all__ = ["Documents"]
 
-_QUEUE = "queue:"
+_QUEUE, _LIMIT = "queue:", "limit:"
 
 
 class Documents(SqlDocuments):
@@ -48,6 +48,9 @@ class Documents(SqlDocuments):
             if rule is not None:
                 queue = (key.removeprefix(_QUEUE), rule.priority, rule.paused)
                 connection.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?)", queue)
+            if key.startswith(_LIMIT):
+                # The task may be paused now, or no longer: claims read again which subqueues they serve.
+                connection.execute("UPDATE books SET subqueues_rev = subqueues_rev + 1")
             if event is not None:
                 connection.execute("INSERT INTO audit (key, data) VALUES (?, ?)", (key, event))
                 connection.execute(

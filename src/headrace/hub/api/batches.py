@@ -16,7 +16,7 @@ from headrace.hub.api.documents import JobPage, no_such, page_view
 from headrace.hub.api.filters import SaidStatus, filters_in
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
-__all__ = ["OPERATIONS", "BatchPage", "BatchView", "CancelledBatch", "Follow"]
+__all__ = ["OPERATIONS", "BatchPage", "BatchView", "CancelledBatch", "Follow", "batch_of"]
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
@@ -107,28 +107,28 @@ async def list_batches(ask: OperationRequest) -> OperationReply:
 
 async def get_batch(ask: OperationRequest) -> OperationReply:
     """Return one batch."""
-    return OperationReply(BatchView.of(await _batch(ask), ask.caller.customer))
+    return OperationReply(BatchView.of(await batch_of(ask, ask.path["id"]), ask.caller.customer))
 
 
 async def cancel_batch(ask: OperationRequest) -> OperationReply:
     """Cancel those jobs of a batch that have not ended."""
-    handle = ask.hub.app.batches.handle((await _batch(ask)).id)
+    handle = ask.hub.app.batches.handle((await batch_of(ask, ask.path["id"])).id)
     live = await handle.cancel(by=ask.caller.name)
     return OperationReply(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
 
 
 async def jobs_of_batch(ask: OperationRequest) -> OperationReply:
     """Return a page of a batch's jobs."""
-    batch, asked = await _batch(ask), ask.query
+    batch, asked = await batch_of(ask, ask.path["id"]), ask.query
     filters: Filters = {**filters_in(ask, asked), "batch": batch.id}
     return OperationReply(page_view(await ask.hub.app.jobs.list(limit=asked.limit, cursor=asked.cursor, **filters)))
 
 
-async def _batch(ask: OperationRequest) -> Batch:
-    """Return the batch in the path; :raises Problem: 404, it is missing, or another customer's"""
-    nothing = no_such("batch", f"no batch {ask.path['id']!r}")
+async def batch_of(ask: OperationRequest, text: str) -> Batch:
+    """Return the batch with this id; :raises Problem: 404, it is missing, or another customer's"""
+    nothing = no_such("batch", f"no batch {text!r}")
     try:
-        batch = await ask.hub.app.batches.handle(UUID(ask.path["id"])).refresh()
+        batch = await ask.hub.app.batches.handle(UUID(text)).refresh()
     except (ValueError, JobNotFound):
         raise nothing from None
     if ask.caller.customer not in (None, batch.customer):

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.client.api.limit_settings import strange_name
+from headrace.client.api.known_names import strange_name
 from headrace.core.defaults import MAX_COUNT, MAX_NAME_CHARACTERS
 from headrace.core.job import Job, Spec, document_fields, raw_json
 from headrace.core.query import Page

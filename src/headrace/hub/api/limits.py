@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.app import App
-from headrace.client.api.limit_settings import strange_name
+from headrace.client.api.known_names import strange_name
 from headrace.client.api.limits import LimitInfo
 from headrace.core.limits.rate import Rate
 from headrace.errors import MAX_DURATION_SECONDS

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from headrace.app import App
-from headrace.client.api.limit_settings import strange_name
+from headrace.client.api.known_names import strange_name
 from headrace.client.api.queues import QUEUE_CURSOR, QueueInfo, page_of_queues
 from headrace.core.defaults import MAX_COUNT
 from headrace.core.status import Status

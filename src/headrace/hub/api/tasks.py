@@ -1,12 +1,29 @@
-"""Operations about tasks: which exist, and the arguments of their jobs."""
+"""Operations about tasks: which exist, and the arguments of their jobs; pause and resume."""
 
 from __future__ import annotations
 
-from headrace.client.api.tasks import TaskInfo
-from headrace.hub.api.documents import Listed, no_such
-from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
+from datetime import datetime
 
-__all__ = ["OPERATIONS"]
+import msgspec
+
+from headrace.client.api.limit_settings import LIMIT
+from headrace.client.api.tasks import TaskInfo
+from headrace.core.limits.settings import limits_of
+from headrace.hub.api.documents import Listed, no_such, warnings_about
+from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
+
+__all__ = ["OPERATIONS", "TaskPause"]
+
+
+class TaskPause(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a task is paused: workers start none of its jobs, in any queue."""
+
+    name: str
+    paused: bool
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+    warnings: tuple[str, ...] = ()
+    """Possible typing errors, such as an unknown name."""
 
 
 async def list_tasks(ask: OperationRequest) -> OperationReply:
@@ -21,6 +38,28 @@ async def get_task(ask: OperationRequest) -> OperationReply:
     if found is None:
         raise no_such("task", f"neither this hub nor any worker of its store has a task {name!r}")
     return OperationReply(found)
+
+
+async def pause_task(ask: OperationRequest) -> OperationReply:
+    """Pause a task: start none of its jobs."""
+    await ask.hub.app.tasks.pause(ask.path["name"], by=ask.caller.name)
+    return await _pause(ask)
+
+
+async def resume_task(ask: OperationRequest) -> OperationReply:
+    """Resume a task: start its jobs again."""
+    await ask.hub.app.tasks.resume(ask.path["name"], by=ask.caller.name)
+    return await _pause(ask)
+
+
+async def _pause(ask: OperationRequest) -> OperationReply:
+    app, name = ask.hub.app, ask.path["name"]
+    settings = await app.session.engine.documents.settings(LIMIT + name)
+    rule = limits_of((one.key, one.value) for one in settings).task(name)
+    warnings = await warnings_about(app, "task", name)
+    return OperationReply(
+        TaskPause(name=name, paused=rule.paused, paused_by=rule.paused_by, paused_at=rule.paused_at, warnings=warnings)
+    )
 
 
 async def _tasks(ask: OperationRequest) -> list[TaskInfo]:
@@ -43,7 +82,14 @@ _VIEW = {
     "here": False,
     "retention": None,
     "heartbeat": 60.0,
+    "paused": False,
+    "paused_by": None,
+    "paused_at": None,
 }
+
+_PAUSE = {"name": "resize", "paused": False, "paused_by": None, "paused_at": None, "warnings": []}
+
+_task = operations_of("/api/tasks/{name:path}", {"name": "resize"}, TaskPause, _PAUSE)
 
 OPERATIONS = (
     Operation(
@@ -66,4 +112,12 @@ OPERATIONS = (
         answered=_VIEW,
         path_examples={"name": "resize"},
     ),
+    _task(
+        "POST /pause",
+        "Pause a task in all queues: none of its jobs are started, running ones go on",
+        "act",
+        pause_task,
+        answered=_PAUSE | {"paused": True, "paused_by": "ops", "paused_at": "2026-11-16T10:05:00Z"},
+    ),
+    _task("POST /resume", "Resume a paused task", "act", resume_task),
 )

@@ -21,7 +21,7 @@ from headrace.hub.server.operation import Bounded
 if TYPE_CHECKING:
     from headrace.hub.live.socket import Socket
 
-__all__ = ["BY_NAME", "MESSAGES", "Authenticate", "Message", "Nothing", "OneJob", "Reply"]
+__all__ = ["BY_NAME", "MESSAGES", "Authenticate", "Message", "Nothing", "OneBatch", "OneJob", "Reply"]
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +52,12 @@ class FollowedStats(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
 
     words: Words | None = None
     """The words for statuses; none: ours."""
+
+
+class OneBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The batch that is meant."""
+
+    batch_id: str
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -109,6 +115,18 @@ async def subscribe_job(socket: Socket, given: FollowedJob) -> Reply:
 async def unsubscribe_job(socket: Socket, given: OneJob) -> Reply:
     """Send no more of the job; one that was not subscribed to is ignored."""
     socket.unsubscribe(id_of(given.job_id))
+    return Reply("unsubscribed", given)
+
+
+async def subscribe_batch(socket: Socket, given: OneBatch) -> Reply:
+    """Send the counts of the batch, and again whenever they have changed, until all of its jobs have ended."""
+    told, begin = await socket.subscribe_batch(given.batch_id)
+    return Reply("batch_status", told, then=begin)
+
+
+async def unsubscribe_batch(socket: Socket, given: OneBatch) -> Reply:
+    """Send no more of the batch; one that was not subscribed to is ignored."""
+    socket.unsubscribe_batch(id_of(given.batch_id))
     return Reply("unsubscribed", given)
 
 
@@ -176,6 +194,24 @@ MESSAGES = (
         do=unsubscribe_job,
         takes=OneJob,
         example={"job_id": _ID},
+    ),
+    Message(
+        name="subscribe_batch",
+        summary="Follow a batch to its end",
+        scope="read",
+        bounded="batch",
+        do=subscribe_batch,
+        takes=OneBatch,
+        example={"batch_id": _ID},
+    ),
+    Message(
+        name="unsubscribe_batch",
+        summary="Follow it no longer",
+        scope="read",
+        bounded="nothing",
+        do=unsubscribe_batch,
+        takes=OneBatch,
+        example={"batch_id": _ID},
     ),
     Message(
         name="subscribe_stats",

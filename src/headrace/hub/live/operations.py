@@ -1,4 +1,4 @@
-"""Operations that stream: the events of one job, and the feed of all."""
+"""Operations that stream: the events of one job or batch, and the feed of all jobs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from starlette.responses import Response
 
 from headrace.client.api.filters import filter_of
 from headrace.core.attempt import Attempt, Event
+from headrace.core.batch import is_over
 from headrace.core.hidden_errors import hidden_news
 from headrace.core.updates import Update
 from headrace.http.sse import BEAT_SECONDS, MEDIA, Teller, tell_job
+from headrace.hub.api.batches import batch_of
 from headrace.hub.api.documents import JobView, job_view
 from headrace.hub.api.filters import SaidStatus, filters_in
 from headrace.hub.api.hidden_errors import hides
 from headrace.hub.auth.customers import job_of
+from headrace.hub.live.batches import BatchReader, tell_batch, token_of
 from headrace.hub.live.feed import Seat
 from headrace.hub.live.sse import EventStream
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
@@ -76,6 +79,20 @@ async def job_events(ask: OperationRequest) -> OperationReply | Response:
     return EventStream(ask, *telling)
 
 
+# One batch
+
+
+async def batch_events(ask: OperationRequest) -> OperationReply | Response:
+    """Stream the counts of a batch whenever they have changed, until all of its jobs have ended."""
+    batch = await batch_of(ask, ask.path["id"])
+    since = ask.request.headers.get("last-event-id") or cast(EventsQuery, ask.query).since
+    if is_over(batch) and since == token_of(batch):
+        return OperationReply(status=204)  # all was read: a browser reconnects no more
+    ask.hub.live.connections.check()
+    reader = BatchReader(ask.hub.app, batch)
+    return EventStream(ask, tell_batch(reader, batch), reader.close)
+
+
 # All jobs
 
 
@@ -105,6 +122,20 @@ OPERATIONS = (
         refuses=(404, 410),
         answered='id: 4.0.0\nevent: status\ndata: {"status":"running"}\n\n',
         path_examples={"id": "0198c5a4-7b1e-7cc2-8d4f-5b6a7c8d9e0f"},
+        live=True,
+    ),
+    Operation(
+        path="/api/batches/{id}/events",
+        summary="Follow a batch to its end, as server-sent events",
+        scope="read",
+        bounded="batch",
+        do=batch_events,
+        query=EventsQuery,
+        headers={"Last-Event-ID": "The id of the last event that was read: if it was the end, the answer is 204."},
+        gives={200: MEDIA, 204: None},
+        refuses=(404,),
+        answered='id: 100.60.1.0.1.0.0\nevent: status\ndata: {"ended":false}\n\n',
+        path_examples={"id": "019a8b3f-9d20-7b11-8c3e-64b0d7e1a2f0"},
         live=True,
     ),
     Operation(

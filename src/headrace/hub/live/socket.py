@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -23,9 +23,11 @@ from headrace.core.updates import Update
 from headrace.core.words import HEADRACE, Vocabulary, worded
 from headrace.http.job_events import changes, end_of, position_of
 from headrace.http.problems import Fault, Problem
+from headrace.hub.api.batches import batch_of
 from headrace.hub.api.hidden_errors import hides
 from headrace.hub.auth.caller import Caller
 from headrace.hub.auth.customers import job_of
+from headrace.hub.live.batches import BatchReader, BatchTold, batch_told
 from headrace.hub.live.messages import BY_NAME, Message
 from headrace.hub.remote_workers.peers import SocketPeer
 from headrace.hub.server.operation import OperationRequest
@@ -87,6 +89,7 @@ class Socket(ServedSocket):
         self._jobs: dict[UUID, Subscription] = {}
         self._ready: dict[UUID, None] = {}
         """The jobs that may have updates, in the order in which they are sent."""
+        self._batches: dict[UUID, BatchReader] = {}
         self._stats: Stats | None = None
         self._stats_wanted = False
         self._stats_words = HEADRACE
@@ -100,6 +103,9 @@ class Socket(ServedSocket):
         for subscription in self._jobs.values():
             subscription.close()
         self._jobs.clear()
+        for reader in self._batches.values():
+            reader.close()
+        self._batches.clear()
         if self._stats_wanted:
             self.hub.live.stats.leave(self._hear_stats)
         if self._peer is not None:
@@ -118,7 +124,7 @@ class Socket(ServedSocket):
             patience = None
             if self._caller is None:
                 patience = self.hub.options.read_timeout
-            elif not self._jobs and not self._stats_wanted:
+            elif not self._jobs and not self._batches and not self._stats_wanted:
                 patience = IDLE_SECONDS
             try:
                 async with asyncio.timeout(patience):
@@ -231,18 +237,12 @@ class Socket(ServedSocket):
 
         :raises Problem: 404 or 410, both for a missing job and for another customer's
         """
-        caller = cast(Caller, self._caller)
-        # To the code that checks ownership, a message looks like a request for an operation.
-        request = cast(Request, self._websocket)
-        ask = OperationRequest(hub=self.hub, caller=caller, request=request, path={}, query=None, body=None)
-        job = await job_of(ask, text)
+        job = await job_of(self._asking(), text)
         known = self._jobs.get(job.id)
         if known is not None:
             known.job, known.words = job, words
             return known
-        most = self.hub.options.subscriptions
-        if len(self._jobs) >= most:
-            raise Problem(429, "too-many", "Too many subscriptions", f"a socket may follow {most} jobs")
+        self._check_room()
         subscription = Subscription(self, job, words)
         subscription.reader = await self.hub.app.jobs.follow(job, entries=False, wake=lambda: self.wake(job.id))
         try:
@@ -266,6 +266,37 @@ class Socket(ServedSocket):
         self._stats_wanted, self._stats_words = True, words
         return worded(await self.hub.live.stats.join(self._hear_stats), words)
 
+    async def subscribe_batch(self, text: str) -> tuple[BatchTold, Callable[[], None] | None]:
+        """Return a batch as it is now, and what follows it once that was sent; a second time changes nothing.
+
+        :raises Problem: 404, both for a missing batch and for another customer's
+        """
+        batch = await batch_of(self._asking(), text)
+        told = batch_told(batch)
+        if told.ended or batch.id in self._batches:
+            return told, None
+        self._check_room()
+
+        def begin() -> None:
+            self._batches[batch.id] = BatchReader(self.hub.app, batch, self._wake.set)
+
+        return told, begin
+
+    def unsubscribe_batch(self, id: UUID) -> None:
+        """Stop following a batch."""
+        if (reader := self._batches.pop(id, None)) is not None:
+            reader.close()
+
+    def _asking(self) -> OperationRequest:
+        """To the code that checks ownership, a message looks like a request for an operation."""
+        caller, request = cast(Caller, self._caller), cast(Request, self._websocket)
+        return OperationRequest(hub=self.hub, caller=caller, request=request, path={}, query=None, body=None)
+
+    def _check_room(self) -> None:
+        most = self.hub.options.subscriptions
+        if len(self._jobs) + len(self._batches) >= most:
+            raise Problem(429, "too-many", "Too many subscriptions", f"a socket may follow {most} jobs and batches")
+
     # -- what the client receives
 
     def wake(self, id: UUID) -> None:
@@ -283,6 +314,8 @@ class Socket(ServedSocket):
             del self._ready[id]
             if (subscription := self._jobs.get(id)) is not None:
                 await self._tell_of(subscription)
+        for reader in list(self._batches.values()):
+            await self._tell_of_batch(reader)
         while self._pushed:
             await self._send(None, self._pushed.popleft())
         stats, self._stats = self._stats, None
@@ -309,6 +342,20 @@ class Socket(ServedSocket):
             self.unsubscribe(id)
         else:
             self.wake(id)
+        return None
+
+    async def _tell_of_batch(self, reader: BatchReader) -> None:
+        try:
+            batch = reader.take()
+        except Exception as error:
+            self.unsubscribe_batch(reader.id)
+            return await self._send("error", {"problem": (problem_of(error) or FAULT).details, "batch_id": reader.id})
+        if batch is None:
+            return None
+        told = batch_told(batch)
+        await self._send("batch_status", told)
+        if told.ended:
+            self.unsubscribe_batch(reader.id)
         return None
 
     async def _send(self, type: str | None, fields: Any = None, id: Any = None) -> None:

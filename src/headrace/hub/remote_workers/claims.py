@@ -453,6 +453,8 @@ class Claims:
         if job.queue.startswith(OURS):
             await self._fleet.give_back(worker, held)
             return None
+        if job.spec.webhook is not None:
+            self._begin(held.tell_claim())
         return held
 
     async def _ask(self, line: _WaitingList, worker: RemoteWorker) -> ClaimRequest | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Literal
@@ -14,12 +15,16 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.decision import heartbeat_of
 from headrace.core.lifecycle.execution import finish, progress, sign, start_or_release
 from headrace.core.status import Status
+from headrace.core.webhooks.delivery import claim_told
+from headrace.errors import HeadraceError
 from headrace.runtime.writes.decision import Decide, write_decision
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.signs import SignThrottle
 from headrace.worker.execution.writers import ReportThrottle
 
 __all__ = ["HeldJob", "LeaseLost"]
+
+_log = logging.getLogger("headrace.hub")
 
 
 class LeaseLost(Exception):
@@ -90,6 +95,14 @@ class HeldJob:
             raise self.stale(_why(verdict.job))
         self.job = verdict.job
         return self.job
+
+    async def tell_claim(self) -> None:
+        """Store the messages of the claim for webhooks that want them; what it cannot store goes with the next change
+        of the job."""
+        try:
+            await self.write(lambda job, now: claim_told(job))
+        except (LeaseLost, HeadraceError) as error:
+            _log.debug("the claim of job %s is told with its next change: %s", self.job.id, error)
 
     async def started(self) -> Job:
         """Record its start and return the job; the caller has the lock.

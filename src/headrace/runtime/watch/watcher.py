@@ -34,6 +34,8 @@ POLL_MAX_SECONDS = 1.0
 POLL_FACTOR = 1.6
 HINTED_FIRST_SECONDS, HINTED_MAX_SECONDS = 0.5, 5.0
 """The same for a job that is followed, while hints of its changes come: then a read finds what a hint lost."""
+FOLLOWED_BATCH_SECONDS = 0.25
+"""Seconds until a followed batch is first read again after a change."""
 LINGER_SECONDS = 5.0
 """Seconds a subscription outlasts the last wait: many callers wait again at once."""
 GATHER_SECONDS = 0.01
@@ -454,6 +456,20 @@ class Watcher(_Watching[Job]):
 
 class BatchWatcher(_Watching[Batch]):
     """Waits for batches."""
+
+    async def follow(self, id: UUID) -> AsyncGenerator[Batch, None]:
+        """The batch as it is, then whenever it changed, until it is over; of many changes in a moment the last."""
+        [found] = await self._look([id])
+        if found is None:
+            raise no_batch(id)
+        yield found
+        while not is_over(found):
+            found = await self._wait(id, _Wait(found), None) or found
+            yield found
+
+    def _first(self, wait: _Wait[Batch]) -> float:
+        # Its jobs end in any number, without a hint for each: the pause also bounds how often a follower reads.
+        return POLL_FIRST_SECONDS if wait.seen is None else FOLLOWED_BATCH_SECONDS
 
     async def _look(self, ids: Sequence[UUID]) -> list[Batch | None]:
         return await self._engine.families.batches(ids)

@@ -205,7 +205,10 @@ def _row(place: Place, code: str, base: str | None) -> tuple[Any, ...]:
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """The subqueues that a request serves, the positions of their queues, and the revs for which both are valid."""
+    """The subqueues that a request serves, the positions of their queues, and the revs for which both are valid.
+
+    Those of paused queues and tasks are left out.
+    """
 
     subqueues_rev: int
     settings_rev: int
@@ -254,11 +257,12 @@ class Served:
             ranked = dict(zip(names, priorities, strict=True))
             of = zip(queues_of, tasks, customers, strict=True)
             groups = [Group(queue, task, None, customer) for queue, task, customer in of]
+            limits, chosen = await self._limits_at(settings_rev), ask.customers is not None
+            mine = [at for at, one in enumerate(groups) if not limits.task(one.task).paused]
             if ask.customers is not None:
-                mine = [at for at, one in enumerate(groups) if apart[at] and ask.customers.admits(one.customer)]
+                mine = [at for at in mine if apart[at] and ask.customers.admits(groups[at].customer)]
+            if len(mine) < len(groups):
                 subqueues, places, groups = ([each[at] for at in mine] for each in (subqueues, places, groups))
-            limits = await self._limits_at(settings_rev)
-            chosen = ask.customers is not None
             known = Serving(subqueues_rev, settings_rev, subqueues, places, ranked, groups, limits, chosen)
             self._asks[key] = known
         return known

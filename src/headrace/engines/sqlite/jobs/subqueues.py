@@ -13,6 +13,7 @@ from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.limits.profiles import OURS, Pair, allowed, excess, no_room, refusal, room_for, staked_by
+from headrace.core.limits.settings import limits_of
 from headrace.engine.transactions import Statement, Statements
 from headrace.engines.sql.encoding import Place, encode, pair_of, place_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sql.subqueues import Interned, KnownSubqueues, Recounts, Spot, spot_of
@@ -206,7 +207,8 @@ def _add_profile(row: tuple[Any, ...]) -> Statements[int]:
 
 
 class Served:
-    """The subqueues that each request of this session serves, kept in a temporary table for claims to read."""
+    """The subqueues that each request of this session serves, kept in a temporary table for claims to read; those of
+    paused tasks are left out."""
 
     _KEPT = 64
 
@@ -222,17 +224,26 @@ class Served:
         if known is None and len(self._asks) >= self._KEPT:
             connection.execute("DELETE FROM served")
             self._asks.clear()
-        # The rev is read first, so that a subqueue that is added in between makes the next claim read again.
+        # The rev is read first, so that a subqueue that is added in between makes the next claim read again; as does a
+        # task that is paused in between.
         rev: int = connection.execute("SELECT subqueues_rev FROM books").get
         number = len(self._asks) if known is None else known[0]
         queues = None if ask.queues is None else encode(ask.queues)
         connection.execute("DELETE FROM served WHERE ask = ?", (number,))
+        asked = (encode(sorted(ask.profiles)), queues, encode(_paused_tasks(connection)))
         if ask.customers is None:
-            connection.execute(statement("serve"), (number, encode(sorted(ask.profiles)), queues))
+            connection.execute(statement("serve"), (number, *asked))
         else:
-            asked = (encode(sorted(ask.profiles)), queues)
             rows: list[Any] = connection.execute(statement("of_customers"), asked).fetchall()
             found = [(number, subqueue) for subqueue, customer in rows if ask.customers.admits(customer)]
             connection.executemany("INSERT INTO served (ask, subqueue) VALUES (?, ?)", found)
         self._asks[key] = (number, rev)
         return self._asks[key]
+
+
+def _paused_tasks(connection: apsw.Connection) -> list[str]:
+    rows: list[Any] = connection.execute(_LIMITS).fetchall()
+    return limits_of(rows).paused_tasks
+
+
+_LIMITS = "SELECT key, value FROM settings WHERE key >= 'limit:' AND key < 'limit;'"
