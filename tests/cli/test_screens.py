@@ -70,6 +70,7 @@ CASES: Mapping[str, Case] = {
     "charts": Case("charts --since 1h"),
     "audit": Case("audit", shows="queue:images pause ada on build-7 schedule:monthly"),
     "stats": Case("stats", shows=" ".join(Status)),
+    "scale": Case("scale", shows="mail default images paused needed"),
     "queues": Case("queues", shows="mail default images never served paused by ada on build-7 14 completed"),
     "queues pause": Case("queues pause mail", shows="mail"),
     "queues resume": Case("queues resume images", shows="images"),

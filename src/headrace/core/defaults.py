@@ -57,6 +57,7 @@ __all__ = [
     "MAX_WEBHOOK_FAILURES",
     "MAX_WEBHOOK_RESULT_BYTES",
     "MIN_MOMENT",
+    "SCALE_WAIT_SECONDS",
     "SKIP_GRACE_SECONDS",
     "STATS_RETENTION",
     "WEBHOOK_ADDRESS_RETENTION",
@@ -128,6 +129,8 @@ STATS_RETENTION = timedelta(days=90)
 """How long rollups are kept."""
 MAX_STATS_SERIES = 500
 """Maximum series (a task in a queue) of one minute, hour or day; the rest is ``OTHER``."""
+SCALE_WAIT_SECONDS = 30.0
+"""How long jobs may wait, by default, where scaling advice is given."""
 
 # Webhooks
 
