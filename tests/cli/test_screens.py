@@ -74,6 +74,7 @@ CASES: Mapping[str, Case] = {
         "stats --words emprops", shows="PENDING QUEUED IN_PROGRESS COMPLETED FAILED waiting scheduled"
     ),
     "jobs: words": Case("jobs --words jobmaster", shows="Processing HeldOnMaster"),
+    "scale": Case("scale", shows="mail default images paused needed"),
     "queues": Case("queues", shows="mail default images never served paused by ada on build-7 14 completed"),
     "queues pause": Case("queues pause mail", shows="mail"),
     "queues resume": Case("queues resume images", shows="images"),

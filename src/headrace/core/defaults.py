@@ -59,6 +59,7 @@ __all__ = [
     "MIN_HEARTBEAT_SECONDS",
     "MIN_MOMENT",
     "PAGE_HEARTBEAT_SECONDS",
+    "SCALE_WAIT_SECONDS",
     "SKIP_GRACE_SECONDS",
     "STATS_RETENTION",
     "WEBHOOK_ADDRESS_RETENTION",
@@ -134,6 +135,8 @@ STATS_RETENTION = timedelta(days=90)
 """How long rollups are kept."""
 MAX_STATS_SERIES = 500
 """Maximum series (a task in a queue) of one minute, hour or day; the rest is ``OTHER``."""
+SCALE_WAIT_SECONDS = 30.0
+"""How long jobs may wait, by default, where scaling advice is given."""
 
 # Webhooks
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.runtime.host import Host
 
 __all__ = [
-    "DEFAULT_WAIT_SECONDS",
     "LoadReader",
     "QueueScale",
     "RequirementScale",
@@ -32,8 +31,6 @@ __all__ = [
     "scale",
 ]
 
-DEFAULT_WAIT_SECONDS = 30.0
-"""The wanted waiting time, if none is given."""
 _FRESH_SECONDS = 1.0
 """Seconds for which counts are used again."""
 _RUNS_FRESH_SECONDS = 10.0

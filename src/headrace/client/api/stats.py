@@ -13,10 +13,10 @@ import msgspec
 
 from headrace.client.api.noun import Noun
 from headrace.client.api.recent_metrics import RecentMetrics
-from headrace.client.api.scale import DEFAULT_WAIT_SECONDS, QueueScale, scale
+from headrace.client.api.scale import QueueScale, scale
 from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
-from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT
+from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT, SCALE_WAIT_SECONDS
 from headrace.core.limits.settings import limits_of
 from headrace.core.own_tasks import is_own
 from headrace.core.query import Count, Filter, Ledger
@@ -253,7 +253,7 @@ class StatsApi(Noun):
         rows = await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
         return [row for row in rows if row.task != SLOTS]
 
-    async def scale(self, *, wait: Seconds = DEFAULT_WAIT_SECONDS, queue: str | None = None) -> list[QueueScale]:
+    async def scale(self, *, wait: Seconds = SCALE_WAIT_SECONDS, queue: str | None = None) -> list[QueueScale]:
         """How many slots each queue needs so that 95 % of its jobs begin within ``wait`` seconds, and how many there
         are; or for this ``queue`` alone, known or not. headrace's own jobs do not count.
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from headrace.client.api.scale import DEFAULT_WAIT_SECONDS, QueueScale
+from headrace.client.api.scale import QueueScale
+from headrace.core.defaults import SCALE_WAIT_SECONDS
 from headrace.core.times import duration
 from headrace.hub.api.documents import Name
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
@@ -15,7 +16,7 @@ __all__ = ["OPERATIONS", "ScaleAdvice"]
 
 _Wait = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|min|h)?$", examples=["30s"])]
 _Profile = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{12}$")]
-_DEFAULT = f"{DEFAULT_WAIT_SECONDS:.0f}s"
+_DEFAULT = f"{SCALE_WAIT_SECONDS:.0f}s"
 
 
 class ScaleAsked(msgspec.Struct, frozen=True, kw_only=True):
