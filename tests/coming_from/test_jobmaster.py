@@ -11,7 +11,7 @@ import pytest
 from tests.coming_from.stage import Stage, Worker, staged
 from tests.support.apps import url_of
 
-pytestmark = [pytest.mark.every_engine, pytest.mark.parametrize("engine", ["sqlite", "postgres"])]
+pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 
 SHOWN = {
     *("HeldOnMaster", "AssignedToBucket", "Onboarded", "Queued"),
@@ -35,6 +35,7 @@ async def executed(stage: Stage, worker: Worker, id: str) -> list[str]:
     return shown
 
 
+@pytest.mark.every_engine
 async def test_both_paths_and_every_end(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "jobmaster") as stage:
         worker = await stage.worker("agent-1", tasks=["hello"])
@@ -88,6 +89,7 @@ async def test_three_retries_with_a_backoff_of_thirty_seconds_doubled(engine: st
         assert len(await stage.attempts(id)) == 4
 
 
+@pytest.mark.every_engine
 async def test_an_attempt_has_five_minutes(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "jobmaster") as stage:
         worker = await stage.worker("agent-1", tasks=["hello"])
@@ -102,6 +104,7 @@ async def test_an_attempt_has_five_minutes(engine: str, tmp_path: Path) -> None:
         await worker.says_late("complete_job")
 
 
+@pytest.mark.every_engine
 async def test_what_is_onboarded_or_queued_and_goes_no_further_is_assigned_again(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "jobmaster") as stage:
         worker = await stage.worker("agent-1", tasks=["hello"])
@@ -115,6 +118,7 @@ async def test_what_is_onboarded_or_queued_and_goes_no_further_is_assigned_again
             assert (job["status"], job["charged"]) == ("AssignedToBucket", 0)
 
 
+@pytest.mark.every_engine
 async def test_the_jobs_of_a_worker_that_dies_are_run_by_others(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "jobmaster", worker_lease=30.0) as stage:
         first, second = [await stage.worker(name, tasks=["hello"]) for name in ("agent-1", "agent-2")]

@@ -10,7 +10,7 @@ import pytest
 from tests.coming_from.stage import Stage, Worker, staged
 from tests.support.apps import url_of
 
-pytestmark = [pytest.mark.every_engine, pytest.mark.parametrize("engine", ["sqlite", "postgres"])]
+pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 
 SHOWN = {"unclaimed", "in_progress", "completed", "exhausted"}
 
@@ -37,6 +37,7 @@ async def consumers(stage: Stage, *names: str) -> list[Worker]:
     return [await stage.worker(name, tasks=["email:send"]) for name in names]
 
 
+@pytest.mark.every_engine
 async def test_a_job_is_submitted_claimed_and_completed(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "osqueue", worker_lease=TIMEOUT) as stage:
         [worker] = await consumers(stage, "w1")
@@ -52,6 +53,7 @@ async def test_a_job_is_submitted_claimed_and_completed(engine: str, tmp_path: P
         assert (await stage.get("/api/stats"))["ledger"]["completed"] == 1, "its completedTotal"
 
 
+@pytest.mark.every_engine
 async def test_a_worker_crashes_at_8_seconds_and_another_has_the_job_at_39(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "osqueue", worker_lease=TIMEOUT) as stage:
         first, second = await consumers(stage, "w1", "w2")
@@ -69,6 +71,7 @@ async def test_a_worker_crashes_at_8_seconds_and_another_has_the_job_at_39(engin
         assert await stage.status(id) == "completed"
 
 
+@pytest.mark.every_engine
 async def test_a_job_whose_three_attempts_are_silent_is_exhausted_and_kept(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "osqueue") as stage:
         [worker] = await consumers(stage, "w1")
@@ -90,6 +93,7 @@ async def test_a_job_whose_three_attempts_are_silent_is_exhausted_and_kept(engin
         assert (await stage.act(id, "retry"))["status"] == "unclaimed", "nothing is dropped"
 
 
+@pytest.mark.every_engine
 async def test_every_status_is_shown(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "osqueue") as stage:
         [worker] = await consumers(stage, "w1")

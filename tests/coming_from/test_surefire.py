@@ -15,7 +15,7 @@ from tests.coming_from.stage import Stage, staged
 from tests.support.apps import url_of
 from tests.support.until import until
 
-pytestmark = [pytest.mark.every_engine, pytest.mark.parametrize("engine", ["sqlite", "postgres"])]
+pytestmark = pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 
 SHOWN = {"Pending", "Running", "Completed", "Retrying", "Cancelled", "Dead letter"}
 
@@ -48,6 +48,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+@pytest.mark.every_engine
 async def test_every_status_of_a_run(engine: str, tmp_path: Path) -> None:
     jobs = Jobs()
     async with staged(url_of(engine, tmp_path), "surefire", tasks=jobs.tasks) as stage:
@@ -156,6 +157,7 @@ async def test_a_trigger_is_rejected_while_a_run_holds_its_deduplication_id(engi
         await ended("Completed", id)
 
 
+@pytest.mark.every_engine
 async def test_each_fire_of_a_cron_job_makes_one_run(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "surefire", tasks=Jobs().tasks) as stage:
         body = {"task": "flaky", "rule": {"kind": "every", "seconds": 60}}
@@ -171,6 +173,7 @@ async def test_each_fire_of_a_cron_job_makes_one_run(engine: str, tmp_path: Path
             assert len(await stage.found("Pending")) == fires
 
 
+@pytest.mark.every_engine
 async def test_a_run_that_has_not_started_by_its_deadline_is_cancelled(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "surefire") as stage:
         now = stage.clock.now()
@@ -182,6 +185,7 @@ async def test_a_run_that_has_not_started_by_its_deadline_is_cancelled(engine: s
         assert (run["status"], run["reason"]) == ("Cancelled", "expired")
 
 
+@pytest.mark.every_engine
 async def test_the_runs_of_a_node_that_is_silent_for_two_minutes_are_recovered(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
