@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from headrace.cli.options import Address, address, duration, moment
+from headrace.cli.root import cli
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,18 @@ def test_an_address_is_host_and_port(text: str, meant: Address) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="not HOST:PORT"):
         address(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "found"),
+    [
+        ([], "re", ["retrying"]),
+        (["--words", "jobmaster"], "q", ["Queued"]),
+        (["--words", "emprops"], "TI", ["timeout"]),
+        (["--words", "emprops"], "p", []),  # no job is pending in this version
+    ],
+)
+def test_a_shell_completes_statuses_in_the_words_of_the_line(words: list[str], begun: str, found: list[str]) -> None:
+    completion = ShellComplete(cli, {}, "headrace", "_HEADRACE_COMPLETE")
+    items = completion.get_completions(["jobs", *words, "--status"], begun)
+    assert [item.value for item in items] == found

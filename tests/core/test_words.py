@@ -90,6 +90,11 @@ def test_a_time_out_is_a_word_of_its_own_for_emprops_alone() -> None:
     assert EMPROPS.statuses(["timeout", "failed"]) == EMPROPS.statuses(["failed"]) == ([Status.FAILED], None)
     with pytest.raises(ConfigError, match="timeout is a reason of failed, and stands alone or beside failed"):
         EMPROPS.statuses(["completed", "timeout"])
+    assert EMPROPS.filters(["timeout"], ["timeout", "lost"]) == {"status": ["failed"], "reason": ["timeout"]}
+    assert EMPROPS.filters(["failed"], ["lost"]) == {"status": ["failed"], "reason": ["lost"]}
+    assert EMPROPS.filters(["failed", "timeout"]) == {"status": ["failed"]}
+    with pytest.raises(ConfigError, match="timeout is the reason timeout: name no other reason"):
+        EMPROPS.filters(["timeout"], ["lost"])
     for name in {*VOCABULARIES} - {"emprops"}:
         assert not VOCABULARIES[name].knows("timeout")
 

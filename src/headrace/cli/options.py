@@ -180,16 +180,13 @@ def target(fn: F) -> F:
 
 def in_words(fn: F) -> F:
     """Add the flag that chooses the words for statuses; ``vocabulary`` returns them."""
-    # It is read before --status is.
-    kind = click.Choice(list(VOCABULARIES))
-    return _shared("--words", type=kind, is_eager=True, help="The words for statuses, of this or of another design.")(
-        fn
-    )
+    kind, text = click.Choice(list(VOCABULARIES)), "The words for statuses, of this or of another design."
+    return _shared("--words", type=kind, is_eager=True, help=text)(fn)  # eager: before --status is read
 
 
-def vocabulary() -> Vocabulary:
-    """Return the words for statuses of the command that is running."""
-    ctx = click.get_current_context(silent=True)
+def vocabulary(ctx: click.Context | None = None) -> Vocabulary:
+    """Return the words for statuses of the command of this context; left out, of the one that is running."""
+    ctx = ctx or click.get_current_context(silent=True)
     state = None if ctx is None else ctx.find_object(State)
     return VOCABULARIES["headrace" if state is None else state.words]
 
@@ -238,21 +235,20 @@ def statuses(*names: str, help: str) -> Callable[[F], F]:
     """Add a flag for statuses, in the words that the command line chooses and in any case."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        return [word for word in _status_words() if word.casefold().startswith(incomplete.casefold())]
+        return [word for word in _status_words(vocabulary(ctx)) if word.casefold().startswith(incomplete.casefold())]
 
     return click.option(*names, multiple=True, type=_status_word, metavar="STATUS", help=help, shell_complete=complete)
 
 
 def _status_word(value: str) -> str:
     """Return a word for a status; refuse one that is none."""
-    known = _status_words()
+    known = _status_words(vocabulary())
     if value.casefold() not in map(str.casefold, known):
         raise click.BadParameter(f"{value!r} is not one of {', '.join(map(repr, known))}.")
     return value
 
 
-def _status_words() -> list[str]:
-    known = vocabulary()
+def _status_words(known: Vocabulary) -> list[str]:
     return [word for word in known.words() if not COMING.issuperset(known.statuses([word])[0])]
 
 

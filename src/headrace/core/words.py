@@ -6,7 +6,7 @@ does. A status for which a design has no word is shown in headrace's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NewType, get_args
 
@@ -87,6 +87,17 @@ class Vocabulary:
                 f"{word} is a reason of {failed}, and stands alone or beside {failed}: ask for each apart"
             )
         return [status for status in Status if status in found], None
+
+    def filters(self, said: Sequence[str], reasons: Collection[str] = ()) -> dict[str, Any]:
+        """Return the filters by status, and by reason if there are any, that these words and reasons mean.
+
+        :raises ConfigError: as ``statuses``, or no job can match both
+        """
+        statuses, meant = self.statuses(said)
+        if meant is not None and reasons and meant not in reasons:
+            raise ConfigError(f"{said[0]} is the reason {meant}: name no other reason")
+        found = [meant] if meant is not None else [*reasons]
+        return {"status": statuses, "reason": found} if found else {"status": statuses}
 
     @cached_property
     def _meanings(self) -> dict[str, frozenset[Status]]:

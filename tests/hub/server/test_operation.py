@@ -87,7 +87,7 @@ class World:
     def __init__(self, hub: Served, ids: dict[str, str], gate: asyncio.Event) -> None:
         self.hub, self.ids, self.gate = hub, ids, gate
 
-    async def get(self, path: str, status: int = 200, **headers: str) -> Any:
+    async def get(self, path: str, status: int = 200, headers: dict[str, str] | None = None) -> Any:
         answer = await self.hub.client.get(path, headers=headers)
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else answer
@@ -218,7 +218,7 @@ async def test_an_entity_tag_is_of_its_words(world: World) -> None:
 async def test_what_is_waited_for_comes_in_words(world: World) -> None:
     path = f"/api/jobs/{world.ids['running']}?words=jobmaster"
     tag = (await world.hub.client.get(path)).headers["etag"]
-    asking = asyncio.create_task(world.get(f"{path}&wait=30", **{"If-None-Match": tag}))
+    asking = asyncio.create_task(world.get(f"{path}&wait=30", headers={"If-None-Match": tag}))
     world.gate.set()
     assert (await asking)["status"] == "Succeeded"
 

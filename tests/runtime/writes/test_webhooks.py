@@ -121,7 +121,7 @@ async def test_an_address_is_kept_once_and_its_use_noted_by_the_day() -> None:
 
 
 @pytest.mark.parametrize("credentials", [{}, {"bearer": "token", "secret": "whsec_" + 32 * "A"}])
-async def test_two_customers_with_one_address_have_a_webhook_each(credentials: dict[str, str]) -> None:
+async def test_two_customers_with_one_address_have_a_webhook_each(credentials: dict[str, Any]) -> None:
     async with world() as made:
         known = made.writer.inserts.webhooks
         wish = Wish(WISH.url, EVENTS, **credentials)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ import click
 from headrace.cli.options import vocabulary
 from headrace.core.attempt import History
 from headrace.core.job import Job
-from headrace.core.status import Reason, Status
+from headrace.core.status import Status
 from headrace.errors import ConfigError
 
 __all__ = ["counts_of", "record_of", "statuses_in", "word_for", "word_of"]
@@ -44,17 +44,9 @@ def counts_of(counts: Mapping[Status, int]) -> list[tuple[str, Status, int]]:
 
 def statuses_in(filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return filters with the statuses, and the reason, for which their words stand; :raises click.UsageError:"""
-    said: Iterable[str] = filters.get("status", ())
-    if not said:
+    if not filters.get("status"):
         return dict(filters)
     try:
-        statuses, meant = vocabulary().statuses(said)
+        return {**filters, **vocabulary().filters(filters["status"], filters.get("reason", ()))}
     except ConfigError as error:
         raise click.UsageError(f"--status: {error}") from None
-    found = {**filters, "status": statuses}
-    if meant is None:
-        return found
-    reasons: Iterable[Reason | str] = filters.get("reason", (meant,))
-    if meant not in reasons:
-        raise click.UsageError(f"--status {' '.join(said)} is the reason {meant}: name no other --reason")
-    return found | {"reason": [meant]}

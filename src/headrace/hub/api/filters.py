@@ -90,30 +90,23 @@ def filters_in(ask: OperationRequest, asked: msgspec.Struct, under: str = "") ->
             message = f"{name} is the same as {ours}: say it once"
             raise _malformed(name, message)
     if "status" in given:
-        given |= _statuses(given["status"], given.get("reason"), ask.words or HEADRACE, f"{under}status")
+        given |= _statuses(given["status"], given.get("reason", ()), ask.words or HEADRACE, f"{under}status")
     if "text" in given and hides(ask.hub.options, ask.caller):
         message = "errors are kept from this key, and a text is looked for in them, too"
         raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("text", message)])
     return filters_of(ask, cast(Filters, given))
 
 
-def _statuses(said: str | tuple[str, ...], reason: Any, words: Vocabulary, field: str) -> dict[str, Any]:
-    """Return the filters by status, and by reason if a word means one, for the words of a request."""
+def _statuses(said: Any, reasons: Any, words: Vocabulary, field: str) -> dict[str, Any]:
+    """Return the filters that the words and reasons of a request mean: each is one, or a tuple of several."""
     places = [(field, said)] if isinstance(said, str) else [(f"{field}[{n}]", one) for n, one in enumerate(said)]
     for place, word in places:
         if not words.knows(word):
             raise _malformed(place, f"Invalid value {word!r}: it is one of {', '.join(words.words())}")
     try:
-        statuses, meant = words.statuses(word for _, word in places)
+        return words.filters([word for _, word in places], [reasons] if isinstance(reasons, str) else reasons)
     except ConfigError as error:
         raise _malformed(field, str(error)) from None
-    if meant is None:
-        return {"status": statuses}
-    if reason is not None and meant not in ((reason,) if isinstance(reason, str) else reason):
-        raise _malformed(
-            field, f"{said if isinstance(said, str) else said[0]} is the reason {meant}: name no other reason"
-        )
-    return {"status": statuses, "reason": [meant]}
 
 
 def _malformed(field: str, message: str) -> Problem:
