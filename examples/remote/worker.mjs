@@ -26,15 +26,13 @@ async function say(message, fields, signal) {
 async function run({ lease, payload: { urls = [] } }) {
   const sizes = {}, taken = new AbortController(); // the job was cancelled, or is no longer ours
   const signal = AbortSignal.any([stop.signal, taken.signal]);
-  let report = { progress: 0 };
-  const progress = async () => {
-    if ((await say("update_job_progress", { lease, ...report })).cancel) taken.abort();
-  };
+  let report = { lease, progress: 0 };
+  const progress = async () => (await say("update_job_progress", report)).cancel && taken.abort();
   const beating = setInterval(progress, 1000 * me.heartbeat_seconds); // it is at work, also if a page takes long
   try {
     await say("accept_job", { lease });
     for (const [done, url] of urls.entries()) {
-      report = { progress: (100 * done) / urls.length, message: url };
+      report = { lease, progress: (100 * done) / urls.length, message: url };
       await progress();
       const page = await fetch(url, { signal });
       // A server that is broken may be well again later; what is not there will not be.

@@ -28,28 +28,23 @@ def run(lease, urls):
     sizes = {}
     try:
         say("accept_job", lease=lease)
-        for url in urls:
-            report.update(progress=100 * len(sizes) / len(urls), message=url)
-            if say("update_job_progress", lease=lease, **report)["cancel"]:
+        for n, url in enumerate(urls):
+            job["at"] = {"what": "update_job_progress", "lease": lease, "progress": 100 * n / len(urls), "message": url}
+            if say(**job["at"])["cancel"]:
                 return say("release_job", lease=lease)  # which ends one that was cancelled
             sizes[url] = len(urlopen(url).read())
         return say("complete_job", lease=lease, result=sizes)
-    except Exception as why:  # a server that does not answer, or is broken, may be well again later
-        retry = isinstance(why, OSError) and getattr(why, "code", 500) >= 500
-        details = {"error_type": type(why).__name__}
-        return say("fail_job", lease=lease, error=str(why), retry=retry, error_details=details)
+    except Exception as e:  # a server that does not answer, or is broken, may be well again later
+        retry = isinstance(e, OSError) and getattr(e, "code", 500) >= 500
+        return say("fail_job", lease=lease, error=str(e), retry=retry, error_details={"error_type": type(e).__name__})
 
 
-def beat():  # it is at work, also if a page takes long
+def beat():  # what it does now is said again, so that a page may take long
     while not time.sleep(me["heartbeat_seconds"]):
-        if "lease" in job:
-            say("update_job_progress", lease=job["lease"], **report)
-        else:
-            say("heartbeat", token=me["token"])
+        say(**job.get("at", {"what": "heartbeat", "token": me["token"]}))
 
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
-report = {"progress": 0}
 job, me = {}, say("register_worker", worker_id=f"fetch-{os.getpid()}", tasks=["fetch"], capabilities={"region": "eu"})
 threading.Thread(target=beat, daemon=True).start()
 try:
@@ -57,7 +52,7 @@ try:
         job = say("claim_job", worker_id=me["worker_id"], token=me["token"], wait=30, request=str(time.time()))
         if job["type"] == "job_assigned":
             run(job["lease"], job["payload"].get("urls", []))
-            report = {"progress": 0}
+            job = {}
         time.sleep(job.get("retry_after", 0))
 except KeyboardInterrupt:
     if "lease" in job:

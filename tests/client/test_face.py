@@ -80,8 +80,8 @@ def test_tasks_drafts_and_contexts_have_these_names() -> None:
     assert public(draft) == names("id task payload_text options submit submit_sync with_options")
     assert public(Tasks()) == names("prefix task bulk resource app")
     assert public(Context._detached(ran)) == names(
-        """job job_id attempt epoch deadline fence idempotency_key started_at stopping progress check flush current step
-        step_sync results stream_position resource complete complete_sync transaction"""
+        """job job_id attempt epoch deadline fence idempotency_key started_at stopping progress heartbeat check flush
+        current step step_sync results stream_position resource complete complete_sync transaction"""
     )
 
 

@@ -46,6 +46,8 @@ def test_options_are_brought_into_one_form() -> None:
         ({"priority": "urgent"}, "priority.*system, high, normal, low"),
         ({"retry": 3}, "Retry"),
         ({"timeout": 0}, "timeout.*None means"),
+        ({"heartbeat": 0.05}, "heartbeat must be 0.1 s or longer; None means"),
+        ({"remote_heartbeat": "5s"}, "remote_heartbeat"),
         ({"timeout": -1}, "timeout"),
         ({"timeout": "5s"}, "timeout"),
         ({"delay": float("nan")}, "delay"),

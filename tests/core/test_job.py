@@ -30,6 +30,8 @@ RECORD = {
         "max_attempts",
         "retry",
         "timeout",
+        "heartbeat",
+        "remote_heartbeat",
         "retention",
         "available_at",
         "not_after",

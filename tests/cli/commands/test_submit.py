@@ -20,13 +20,28 @@ def test_submit_prints_the_id_and_nothing_else_on_stdout(shell: Shell) -> None:
 
 
 def test_options_become_the_job(shell: Shell) -> None:
-    words = ["--queue", "q", "--priority", "low", "--tag", "x", "--tag", "y", "--meta", "n=1", "--timeout", "2m"]
+    words = [
+        "--queue",
+        "q",
+        "--priority",
+        "low",
+        "--tag",
+        "x",
+        "--tag",
+        "y",
+        "--meta",
+        "n=1",
+        "--timeout",
+        "2m",
+        "--heartbeat",
+        "30s",
+    ]
     job = shell.json(
         "submit", "resize", "image=cat.png", "--app", "quick", *words, "--max-retries", "7", "--delay", "1h"
     )
     assert job["task"] == "resize"
     assert job["payload"] == {"image": "cat.png"}
-    assert (job["queue"], job["priority"], job["timeout"]) == ("q", 15, 120.0)
+    assert (job["queue"], job["priority"], job["timeout"], job["heartbeat"]) == ("q", 15, 120.0, 30.0)
     assert (job["tags"], job["metadata"], job["max_attempts"]) == (["x", "y"], {"n": 1}, 8)
     assert job["status"] == "scheduled"
     assert job["duplicate"] is False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from headrace.cli.output.jobs import job_table, job_view, progress_bar
@@ -55,6 +56,21 @@ def test_a_job_is_shown_whole_at_every_width(terminal: bool, width: int) -> None
     for word in ("resize", "payload", "Traceback", "timeline", "attempt 2", "discard"):
         assert word in text
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, None),
+        ({"heartbeat": 60.0}, "1 m"),
+        ({"remote_heartbeat": 60.0}, "1 m, of workers behind a hub"),
+    ],
+)
+def test_a_job_that_must_report_says_so(options: dict[str, float], said: str | None) -> None:
+    out, one = plain(), job()
+    out.print(job_view(replace(one, spec=replace(one.spec, **options)), History(), at(30), out))
+    found = [line.split(None, 1)[1].strip() for line in printed(out).splitlines() if line.startswith("heartbeat")]
+    assert found == ([] if said is None else [said])
 
 
 def test_what_users_wrote_is_never_taken_for_markup() -> None:

@@ -16,7 +16,7 @@ from headrace.core.explain.position import Position
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.actions import cancel, expire
 from headrace.core.lifecycle.claim import ClaimRequest, grant
-from headrace.core.lifecycle.execution import finish, start
+from headrace.core.lifecycle.execution import finish, sign, start
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.submission import submit
 from headrace.core.limits.rate import Rate, spend
@@ -222,6 +222,19 @@ def test_cancel_requested() -> None:
 
 def test_out_of_time() -> None:
     assert "timed_out" in told(running(timeout=30.0), NOW + MINUTE, worker(beat_at=NOW + MINUTE)).codes
+
+
+def test_a_running_job_that_must_report() -> None:
+    job = running(timeout=600.0, heartbeat=90.0)
+    alive = worker(beat_at=NOW + MINUTE)
+    found = told(job, NOW + MINUTE, alive)
+    assert found.codes == ("running", "deadline", "sign_by")
+    assert "It must report something every 90 s, next by" in str(found)
+    assert "(in 30 s)." in str(found)
+    assert "It has reported nothing for 90 s: its time ran out at" in str(told(job, NOW + 2 * MINUTE, alive))
+    signed = sign(job, NOW + 9.5 * MINUTE, RULES)
+    assert signed is not None
+    assert "sign_by" not in told(signed.job, NOW + 9.6 * MINUTE, alive).codes, "its timeout is sooner"
 
 
 # Over

@@ -39,6 +39,8 @@ def test_our_own_words_are_the_options_of_a_job() -> None:
         "on_duplicate": "raise",
         "request_key": "r",
         "timeout": None,
+        "heartbeat": 60.0,
+        "remote_heartbeat": None,
         "retention": {"failed": 5.0},
         "tags": ("a", "b"),
         "metadata": {"x": [1]},
@@ -68,6 +70,17 @@ def test_whatever_may_be_asked_for_can_be_said() -> None:
     a job keeps of its request."""
     ours = {"connection", "derived_id", "headers", "route", "query"}
     assert set(JobOptions.__annotations__) - ours <= set(SubmitBody.__struct_fields__)
+
+
+def test_a_job_of_the_page_must_report_every_minute_unless_it_says_otherwise() -> None:
+    def said(**fields: Any) -> dict[str, Any]:
+        return submission_of(msgspec.convert({"type": "t", **fields}, SubmitBody)).options
+
+    assert said() == {"remote_heartbeat": 60.0}
+    assert said(heartbeat=5) == {"heartbeat": 5.0}
+    assert said(heartbeat=None) == {"heartbeat": None}
+    assert said(remote_heartbeat=90) == {"remote_heartbeat": 90.0}
+    assert options_of() == {}
 
 
 def test_the_words_of_the_page_mean_the_same() -> None:

@@ -116,11 +116,11 @@ async def test_deadlines_of_silent_workers_are_kept(tmp_path: Path, monkeypatch:
             (limited, "the attempt ran out of time (3 s)"),
             (silent, "the attempt reported nothing for 3 s"),
         ):
-            job = await over(given, Status.RETRYING, Status.QUEUED)
-            [attempt] = (await app.jobs.history(job.id)).attempts
+            lost = await over(given, Status.RETRYING, Status.QUEUED)
+            [attempt] = (await app.jobs.history(lost.id)).attempts
             assert attempt.started_at is not None
             assert attempt.error is not None
-            assert (attempt.outcome, attempt.error.message, job.charged) == (Outcome.TIMED_OUT, said, 1)
+            assert (attempt.outcome, attempt.error.message, lost.charged) == (Outcome.TIMED_OUT, said, 1)
             assert 3 + 8 < (attempt.finished_at - attempt.started_at).total_seconds() <= 3 + 10
         done.set()
         await working

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -217,3 +219,36 @@ async def test_when_the_last_listener_leaves_nothing_is_sent_any_more(seen: Tran
     bus = seen.app.session.engine.bus
     calls_last = isinstance(bus, NotifyBus)  # for a beat and a half: tests/engines/postgres/bus/test_role.py
     assert bus.wanted(Topic.CHANGED) is calls_last
+
+
+async def test_whoever_stores_a_job_that_expires_soon_hints_at_it(tmp_path: Path) -> None:
+    app = App(url_of("sqlite", tmp_path))
+
+    @app.task
+    async def work() -> None: ...
+
+    def soon(seconds: float) -> Any:
+        return work.options(not_after=app.host.clock.now() + timedelta(seconds=seconds))
+
+    async with app:
+        heard = list[Hint]()
+        app.session.engine.bus.listen(frozenset({Topic.DEADLINE}), heard.append)
+
+        async def hints(*, expected: bool) -> bool:
+            await asyncio.sleep(0)
+            found = [*heard]
+            heard.clear()
+            return bool(found) is expected
+
+        await work.submit()
+        await soon(60).submit()
+        await asyncio.to_thread(soon(60).submit_sync)
+        assert await hints(expected=False), "the sweeper's next poll finds it in time"
+        await soon(19).submit()
+        await until(lambda: hints(expected=True))
+        await soon(19).map([(), ()])
+        await until(lambda: hints(expected=True))
+        handle = await asyncio.to_thread(soon(19).submit_sync)
+        await until(lambda: hints(expected=True))
+        await handle.postpone(5)
+        await until(lambda: hints(expected=True))

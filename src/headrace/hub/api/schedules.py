@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.client.api.schedules import ScheduleInfo
 from headrace.client.submission.by_name import draft_with_warnings
+from headrace.core.defaults import MIN_HEARTBEAT_SECONDS
 from headrace.core.priority import GivenPriority
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Continuous, Cron, Every, Rule
@@ -47,6 +48,8 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     priority: GivenPriority | None = None
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Seconds."""
+    heartbeat: Annotated[float, msgspec.Meta(ge=MIN_HEARTBEAT_SECONDS)] | None = None
+    """Seconds within which a running job must report something."""
     tags: tuple[Name, ...] | None = None
     metadata: dict[str, Any] | None = None
     requires: dict[str, Any] | None = None

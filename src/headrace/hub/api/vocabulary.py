@@ -55,6 +55,7 @@ Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 Span = Annotated[float, Meta(ge=0, le=MAX_DURATION_SECONDS)]
 Longer = Annotated[float, Meta(gt=0, le=MAX_DURATION_SECONDS)]
+Heartbeat = Annotated[float, Meta(ge=MIN_HEARTBEAT_SECONDS, le=MAX_DURATION_SECONDS)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Retries = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Errors = Annotated[tuple[Key, ...], Meta(max_length=100)]
@@ -123,7 +124,8 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     request_key: Key | UnsetType | None = UNSET
     retry: RetryBody | UnsetType = UNSET
     timeout: Longer | UnsetType | None = UNSET
-    heartbeat: Annotated[float, Meta(ge=MIN_HEARTBEAT_SECONDS, le=MAX_DURATION_SECONDS)] | UnsetType | None = UNSET
+    heartbeat: Heartbeat | UnsetType | None = UNSET
+    remote_heartbeat: Heartbeat | UnsetType | None = UNSET
     retention: Span | KeptBody | UnsetType = UNSET
     tags: (
         Annotated[
@@ -165,8 +167,8 @@ _PLAIN = {"task", "payload"}
 _OPTIONS = frozenset(
     (
         "queue", "priority", "delay", "not_before", "not_after", "dedup", "dedup_for", "on_duplicate", "request_key",
-        "timeout", "heartbeat", "tags", "metadata", "requires", "customer", "concurrency_key", "after", "after_when",
-        "on_parent_failure", "trace", "webhook",
+        "timeout", "heartbeat", "remote_heartbeat", "tags", "metadata", "requires", "customer", "concurrency_key",
+        "after", "after_when", "on_parent_failure", "trace", "webhook",
     )
 )  # fmt: skip
 """Fields that are options of the same name and form."""
@@ -209,7 +211,7 @@ def submission_of(body: SubmitBody, key: str | None = None, words: Vocabulary | 
     if body.retention is not UNSET:
         kept = body.retention
         options["retention"] = _given(kept) if isinstance(kept, KeptBody) else kept
-    if body.type is not UNSET and body.heartbeat is UNSET:
+    if body.type is not UNSET and body.heartbeat is body.remote_heartbeat is UNSET:
         options["remote_heartbeat"] = PAGE_HEARTBEAT_SECONDS
     policy = {} if body.retry is UNSET else _given(body.retry)
     if not said.keys().isdisjoint(_OTHERS):
