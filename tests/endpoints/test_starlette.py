@@ -241,3 +241,23 @@ def test_handlers_that_cannot_be_read_are_refused(jobs: App) -> None:
     for fn, why in ((two, "one body"), (no_parameter, "stands in its path"), (credential, "may be a credential")):
         with pytest.raises(ConfigError, match=why):
             routes.post("/{id}" if fn is no_parameter else "/")(fn)
+
+
+async def test_each_list_of_routes_names_its_own_pages(jobs: App) -> None:
+    shown, others = status_routes(jobs, public=True), status_routes(jobs, public=True)
+    named, unnamed = JobRoutes(jobs, status=shown), JobRoutes(jobs)
+    named.post("/named", job={"name": "named"})(nothing)
+    unnamed.post("/unnamed", job={"name": "unnamed"})(nothing)
+    mounts = [Mount("/others", routes=others), Mount("/open", routes=shown)]
+    async with serving(Starlette(routes=[*named, *unnamed, *mounts], lifespan=jobs.lifespan())) as web:
+        answer = await web.client.post("/named")
+        assert answer.headers["location"].startswith("/open/")
+        assert (await web.client.get(answer.headers["location"])).json()["links"]["self"] == answer.headers["location"]
+        assert (await web.client.post("/unnamed")).status_code == 500, "it is not clear which pages are meant"
+    with pytest.raises(ConfigError, match="another App"):
+        JobRoutes(App("memory://"), status=shown)
+    with pytest.raises(ConfigError, match="does not know its callers"):
+        JobRoutes(jobs, status=status_routes(jobs, identity=lambda request: "ann"))
+
+
+async def nothing() -> None: ...

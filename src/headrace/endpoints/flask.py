@@ -23,7 +23,7 @@ from headrace.client.task import Task
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.endpoints.arguments import FORM, Binding, FromHeader
-from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
 from headrace.endpoints.pairing import Pairing, check_status_url
@@ -49,7 +49,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "status_blueprint"]
+__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "MadeInWorker", "status_blueprint"]
 
 Options = JobOptions | TaskOptions
 Identity = Callable[[], Any]

@@ -115,9 +115,9 @@ def status_router(
     dependency that returns the caller's id: callers see their own jobs), or ``public=True``: then an address has a
     signed token, and gives access to everyone who has it. ``secret``: signs the tokens; by default the store keeps one.
     ``acts``: ``POST /{id}/retry`` and ``/{id}/discard``, too. ``logs``: log lines are among the events. ``errors``:
-    ``"hidden"`` shows clients a reference instead of the text of an error. ``delete``: with ``"discard"`` DELETE discards
-    a job that has ended; otherwise that is a 409. ``router``: all other arguments of an ``APIRouter``. If an App has two
-    such routers, each ``JobRouter`` names its own (``status=``).
+    ``"hidden"`` shows clients a reference instead of the text of an error. ``delete``: with ``"discard"`` DELETE
+    discards a job that has ended; otherwise that is a 409. ``router``: all other arguments of an ``APIRouter``. If an
+    App has two such routers, each ``JobRouter`` names its own (``status=``).
 
     :raises ConfigError: naming the argument. Pages that are open to everybody are refused when the service starts, and
         when they are asked for
