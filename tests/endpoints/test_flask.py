@@ -1,6 +1,7 @@
 """Routes of Flask that are jobs, asked over HTTP of a server with threads."""
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +20,7 @@ from headrace import App, Context, JobOptions, Retry
 from headrace.client.draft import Draft
 from headrace.endpoints.arguments import FromHeader
 from headrace.endpoints.dependencies import InWorker
-from headrace.endpoints.flask import JobBlueprint, status_blueprint
+from headrace.endpoints.flask import BlueprintOptions, JobBlueprint, status_blueprint
 from headrace.endpoints.responses import Answers
 from headrace.errors import ConfigError
 from headrace.testing import FakeClock
@@ -249,7 +250,7 @@ async def test_a_hook_answers_in_the_context_of_the_request(jobs: App) -> None:
         refused = await web.client.post("/paid/1")
         assert (refused.status_code, refused.text) == (402, "ann has no credit")
         accepted = await web.client.post("/paid/2")
-        assert accepted.headers["location"] == f"/at/{accepted.json()['ticket']}"
+        assert accepted.headers["location"].partition("?token=")[0] == f"/at/{accepted.json()['ticket']}"
         assert (await web.client.post("/paid/2", headers=WAIT)).json() == 42
 
 
@@ -342,3 +343,29 @@ async def test_statuses_are_in_the_words_of_the_service_and_of_the_request(jobs:
         refused = await web.client.get(f"{place}&words=klingon")
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "words")
         assert (await web.client.delete(f"{place}&words=asyncendpoints")).json()["status"] == "Canceled"
+
+
+async def test_each_blueprint_names_its_own_pages(jobs: App) -> None:
+    shown = status_blueprint(jobs, "open", public=True, delete="discard", url_prefix="/open")
+    named = JobBlueprint(jobs, "named", __name__, status=shown)
+    unnamed = JobBlueprint(jobs, "unnamed", __name__)
+    elsewhere = JobBlueprint(jobs, "elsewhere", __name__, status=shown, status_url="https://x.example/{id}")
+    for one in (named, unnamed, elsewhere):
+        one.post(f"/{one.name}", job={"name": one.name})(lambda: None)
+    async with serving(jobs, shown, named, unnamed, elsewhere, public=True) as web:
+        answer = await web.client.post("/named", headers=WAIT)
+        assert answer.headers["content-location"].startswith("/open/")
+        assert (await web.client.delete(answer.headers["content-location"])).json()["reason"] == "discarded"
+        assert (await web.client.post("/unnamed")).status_code == 500
+        place = (await web.client.post("/elsewhere")).headers["location"]
+        assert place.startswith("https://x.example/")
+        assert "?token=" in place
+    with pytest.raises(ConfigError, match="another App"):
+        JobBlueprint(App("memory://"), "other", __name__, status=shown)
+    with pytest.raises(ConfigError, match="status must be what shows jobs"):
+        JobBlueprint(jobs, "other", __name__, status=named)
+
+
+def test_a_blueprint_takes_the_arguments_of_flasks_own() -> None:
+    given = set(inspect.signature(Blueprint.__init__).parameters) - {"self", "name", "import_name"}
+    assert given == BlueprintOptions.__annotations__.keys()

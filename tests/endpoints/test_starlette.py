@@ -259,3 +259,23 @@ async def test_statuses_are_in_the_words_of_the_service_and_of_the_request(jobs:
         refused = await web.client.get(f"{place}&words=klingon")
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (400, "words")
         assert (await web.client.delete(f"{place}&words=headrace")).json()["status"] == "cancelled"
+
+
+async def test_each_list_of_routes_names_its_own_pages(jobs: App) -> None:
+    shown, others = status_routes(jobs, public=True), status_routes(jobs, public=True)
+    named, unnamed = JobRoutes(jobs, status=shown), JobRoutes(jobs)
+    named.post("/named", job={"name": "named"})(nothing)
+    unnamed.post("/unnamed", job={"name": "unnamed"})(nothing)
+    mounts = [Mount("/others", routes=others), Mount("/open", routes=shown)]
+    async with serving(Starlette(routes=[*named, *unnamed, *mounts], lifespan=jobs.lifespan())) as web:
+        answer = await web.client.post("/named")
+        assert answer.headers["location"].startswith("/open/")
+        assert (await web.client.get(answer.headers["location"])).json()["links"]["self"] == answer.headers["location"]
+        assert (await web.client.post("/unnamed")).status_code == 500, "it is not clear which pages are meant"
+    with pytest.raises(ConfigError, match="another App"):
+        JobRoutes(App("memory://"), status=shown)
+    with pytest.raises(ConfigError, match="does not know its callers"):
+        JobRoutes(jobs, status=status_routes(jobs, identity=lambda request: "ann"))
+
+
+async def nothing() -> None: ...

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from headrace import App, Context, Cron, Every, JobHandle, Retry, Stream, Tasks
+from headrace.endpoints.fastapi import JobRouter, MadeInWorker, status_router
 
 app = App("memory://")
+router = JobRouter(app)
 
 
 @app.task
@@ -126,3 +129,25 @@ async def families_are_checked(ctx: Context) -> None:
     texts: list[str] = await ctx.results(add)  # type: ignore[arg-type]
     app.batch().add(texts)  # type: ignore[arg-type]
     app.batch(on_complete=add)  # type: ignore[arg-type]
+
+
+@dataclass
+class Tools(MadeInWorker):
+    folder: str
+
+
+@router.post("/{year}")
+async def report(ctx: Context, tools: Tools, title: str, year: int) -> str:
+    return title
+
+
+async def what_is_made_in_the_worker_is_no_part_of_a_submit() -> None:
+    await report.submit(Tools("x"), "tea", 2026)  # type: ignore[arg-type, call-arg]
+    await report.submit(tools=Tools("x"), title="tea", year=2026)  # type: ignore[call-arg]
+    await report.submit("tea")  # type: ignore[call-arg]
+
+
+def arguments_of_a_router_are_checked() -> None:
+    JobRouter(app, prefix=3)  # type: ignore[arg-type]
+    JobRouter(app, pre_fix="/x")  # type: ignore[call-arg]
+    status_router(app, public=True, tags="x", delete="cancle")  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from headrace.worker.execution.context import Context
 from headrace.worker.execution.resources import Resource
 from headrace.worker.handler import is_context, read_hints
 
-__all__ = ["InWorker", "Plan", "in_worker", "plan_of"]
+__all__ = ["InWorker", "MadeInWorker", "Plan", "in_worker", "plan_of"]
 
 
 class InWorker:
@@ -38,6 +38,14 @@ class InWorker:
         return f"InWorker({getattr(self.dependency, '__qualname__', self.dependency)})"
 
 
+class MadeInWorker:
+    """The base of classes with all that a handler needs in the worker, as its first parameter, behind the Context.
+
+    The parameters of such a class, as those of a dataclass, are marked ``InWorker``. An instance is made where the
+    handler runs. It is no part of ``submit``, neither at run time nor for type checkers.
+    """
+
+
 class Plan:
     """How to make one value: the function, and the values that it needs."""
 
@@ -55,6 +63,8 @@ class Plan:
 
 def in_worker(hint: Any, default: Any = None) -> InWorker | None:
     """Return the mark of a parameter; None: it has none."""
+    if isinstance(hint, type) and issubclass(hint, MadeInWorker):
+        return InWorker(hint)
     found = [one for one in get_args(hint)[1:] if isinstance(one, InWorker)] if get_origin(hint) is Annotated else []
     return found[0] if found else default if isinstance(default, InWorker) else None
 

@@ -24,7 +24,7 @@ from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.arguments import FORM, Binding, FromHeader
-from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
 from headrace.endpoints.pairing import Pairing, check_status_url
@@ -50,7 +50,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "Words", "status_blueprint"]
+__all__ = ["Answers", "FromHeader", "InWorker", "JobBlueprint", "MadeInWorker", "Words", "status_blueprint"]
 
 Options = JobOptions | TaskOptions
 Identity = Callable[[], Any]

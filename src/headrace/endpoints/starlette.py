@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
-from headrace.client.task_registry import Decorator
 from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.arguments import Binding, FromHeader
-from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.decorator import RouteDecorator
+from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
 from headrace.endpoints.pairing import Pairing
@@ -47,7 +47,7 @@ from headrace.endpoints.asgi import Addresses, BoundedBody, asked_of, hung_up, m
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "JobRoutes", "Words", "status_routes"]
+__all__ = ["Answers", "FromHeader", "InWorker", "JobRoutes", "MadeInWorker", "Words", "status_routes"]
 
 _JOB: JobOptions = {}
 
@@ -112,27 +112,27 @@ class JobRoutes(Sequence[BaseRoute]):
     def __iter__(self) -> Iterator[BaseRoute]:
         return iter(self._routes)
 
-    def get(self, path: str, *, job: Options = _JOB) -> Decorator:
+    def get(self, path: str, *, job: Options = _JOB) -> RouteDecorator:
         """A GET route that is a job; ``job``: its options."""
         return self.route(path, methods=["GET"], job=job)
 
-    def put(self, path: str, *, job: Options = _JOB) -> Decorator:
+    def put(self, path: str, *, job: Options = _JOB) -> RouteDecorator:
         """A PUT route that is a job; ``job``: its options."""
         return self.route(path, methods=["PUT"], job=job)
 
-    def post(self, path: str, *, job: Options = _JOB) -> Decorator:
+    def post(self, path: str, *, job: Options = _JOB) -> RouteDecorator:
         """A POST route that is a job; ``job``: its options."""
         return self.route(path, methods=["POST"], job=job)
 
-    def delete(self, path: str, *, job: Options = _JOB) -> Decorator:
+    def delete(self, path: str, *, job: Options = _JOB) -> RouteDecorator:
         """A DELETE route that is a job; ``job``: its options."""
         return self.route(path, methods=["DELETE"], job=job)
 
-    def patch(self, path: str, *, job: Options = _JOB) -> Decorator:
+    def patch(self, path: str, *, job: Options = _JOB) -> RouteDecorator:
         """A PATCH route that is a job; ``job``: its options."""
         return self.route(path, methods=["PATCH"], job=job)
 
-    def route(self, path: str, *, methods: Iterable[str], job: Options = _JOB) -> Decorator:
+    def route(self, path: str, *, methods: Iterable[str], job: Options = _JOB) -> RouteDecorator:
         """A route that is a job, for any of these methods."""
         options, wanted = dict(job), list(methods)
 
@@ -146,7 +146,7 @@ class JobRoutes(Sequence[BaseRoute]):
             self._routes.append(made)
             return task
 
-        return cast("Decorator", decorate)
+        return cast("RouteDecorator", decorate)
 
     def _endpoint(self, task: Task[Any, Any], binding: Binding) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:

@@ -79,7 +79,6 @@ def adapted(
     while any(one.name == first.name for one in kept):
         first = first.replace(name=f"{first.name}_")
     first = first.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept]
     given = Any if result is not None else returns
     said: Any = call
     said.__signature__ = inspect.Signature([first, *kept], return_annotation=given)

@@ -1,8 +1,10 @@
 """Routes that are jobs, asked over HTTP: what is checked, what is stored, what runs, and what is answered."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -12,6 +14,7 @@ from uuid import UUID
 
 import pytest
 from fastapi import (
+    APIRouter,
     BackgroundTasks,
     Body,
     Cookie,
@@ -33,8 +36,9 @@ from pydantic import BaseModel, HttpUrl, SecretStr
 from headrace import App, Context, Draft, JobOptions, Retry
 from headrace.client.task import Task
 from headrace.core.job import Job
-from headrace.endpoints.fastapi import Answers, InWorker, JobRouter, status_router
-from headrace.errors import ConfigError, DuplicateTask, Unavailable
+from headrace.endpoints.fastapi import Answers, InWorker, JobRouter, MadeInWorker, status_router
+from headrace.endpoints.fastapi.options import AllRouterOptions, RouterOptions
+from headrace.errors import ConfigError, DuplicateTask, InvalidPayload, Unavailable
 from tests.endpoints.serving import serving
 from tests.support.until import until
 
@@ -343,6 +347,39 @@ async def test_dependencies_in_the_worker_are_opened_and_closed_around_the_handl
         assert [one["name"] for one in operation["parameters"]] == ["n"]
 
 
+@dataclass
+class Tools(MadeInWorker):
+    number: Annotated[int, InWorker(lambda: 40)]
+    text: Annotated[str, InWorker(lambda: "made")]
+
+
+async def test_what_is_made_in_the_worker_is_no_part_of_the_request_nor_of_a_submit(service: Service) -> None:
+    @service.router.post("/tools/{n}")
+    async def use(ctx: Context, tools: Tools, n: int, more: int = 1) -> str:
+        return f"{tools.text} {tools.number + n + more}"
+
+    @service.router.put("/tools/{n}")
+    def use_plainly(tools: Tools, n: int) -> int:
+        return tools.number + n
+
+    async with serving(service.build()) as web:
+        answer = await web.client.post("/tools/1", headers=WAIT)
+        assert (answer.status_code, answer.json()) == (200, "made 42"), answer.text
+        assert (await web.client.put("/tools/2", headers=WAIT)).json() == 42
+        operation = (await web.client.get("/openapi.json")).json()["paths"]["/tools/{n}"]["post"]
+        assert [one["name"] for one in operation["parameters"]] == ["n", "more"]
+        assert "requestBody" not in operation
+        assert await use.run(1, 2) == "made 43", "arguments may be positional"
+        assert await use.run(n=1) == "made 42"
+        with pytest.raises(InvalidPayload, match="tools"):
+            await use.submit(n=1, tools=3)  # type: ignore[call-arg]
+
+
+def test_a_router_takes_the_arguments_of_fastapis_own() -> None:
+    ours = AllRouterOptions.__annotations__.keys() | RouterOptions.__annotations__.keys()
+    assert set(inspect.signature(APIRouter.__init__).parameters) - {"self"} <= ours
+
+
 async def test_a_dependency_that_gives_no_json_says_so_at_its_first_use(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -508,8 +545,14 @@ async def test_the_place_of_the_status_pages_can_be_said(tmp_path: Path) -> None
 
     async with serving(service.build(worker=False)) as web:
         answer = await web.client.post("/")
-        assert answer.headers["location"] == f"https://hub.example/api/jobs/{answer.json()['id']}"
-        assert answer.json()["links"]["result"] == f"https://hub.example/api/jobs/{answer.json()['id']}/result"
+        page, _, token = answer.headers["location"].partition("?token=")
+        assert page == f"https://hub.example/api/jobs/{answer.json()['id']}"
+        assert answer.json()["links"]["result"] == f"{page}/result?token={token}"
+        here = f"/jobs/{answer.json()['id']}"
+        assert (await web.client.get(f"{here}?token={token}")).status_code == 200, "it is the token of these pages"
+        assert (await web.client.get(here)).status_code == 403
+    with pytest.raises(ConfigError, match=r"status_url must have \{id\}"):
+        JobRouter(service.jobs, status_url="https://hub.example/jobs")
 
 
 async def test_prefer_wait_gives_the_result_or_the_job(service: Service) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -168,6 +169,134 @@ async def test_an_ended_job_is_discarded(service: Service) -> None:
         place = answer.headers["content-location"]
         answer = await web.client.post(within(place, "discard"))
         assert (answer.status_code, answer.json()["reason"]) == (200, "discarded")
+
+
+@pytest.mark.parametrize("delete", ["cancel", "discard"])
+async def test_delete_of_an_ended_job_discards_it_where_that_is_said(tmp_path: Path, delete: Any) -> None:
+    service = Service(tmp_path, public=True, delete=delete)
+    service.go.set()
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/wait/7")).headers["location"]
+        await web.client.get(within(place, "result", "&wait=30"))
+        answer = await web.client.delete(place)
+        if delete == "cancel":
+            assert (answer.status_code, answer.json()["code"]) == (409, "refused")
+            return
+        assert (answer.status_code, answer.json()["status"], answer.json()["reason"]) == (200, "cancelled", "discarded")
+        assert (await web.client.delete(place)).status_code == 200, "a second time changes nothing"
+    with pytest.raises(ConfigError, match="delete must be 'cancel' or 'discard'"):
+        status_router(service.jobs, public=True, delete="drop")  # type: ignore[arg-type]
+
+
+async def test_the_attempts_of_a_job_are_shown_with_their_times(service: Service) -> None:
+    async with serving(service.build(worker=False)) as web:
+        answer = await web.client.post("/later")
+        new, place = answer.json(), answer.headers["location"]
+        assert (new["retry_count"], new["max_retries"], new["attempts"], new["worker"]) == (0, 1, [], None)
+        async with service.jobs.worker() as worker:
+            await web.client.get(within(place, "result", "&wait=30"))
+            done = (await web.client.get(place)).json()
+    assert (done["attempt"], done["retry_count"], done["max_retries"], done["worker"]) == (2, 1, 1, None)
+    first, second = done["attempts"]
+    assert [one["worker"] for one in (first, second)] == [str(worker.id)] * 2
+    assert (first["number"], first["outcome"], first["error"]["message"]) == (1, "failed", "at first")
+    assert (second["number"], second["outcome"], second["error"], second["retry_at"]) == (2, "completed", None, None)
+    times = [first["started_at"], first["finished_at"], first["retry_at"], second["started_at"], second["finished_at"]]
+    assert times == sorted(times)
+    assert second["finished_at"] == done["finished_at"]
+
+
+async def test_an_attempt_under_way_is_shown(service: Service) -> None:
+    async with serving(service.build()) as web:
+        place = (await web.client.post("/wait/7")).headers["location"]
+        running = await web.client.get(place + "&wait=30")
+        while running.json()["status"] != "running":
+            running = await web.client.get(place + "&wait=30", headers={"If-None-Match": running.headers["etag"]})
+        shown = running.json()
+        [attempt] = shown["attempts"]
+        assert (attempt["number"], attempt["outcome"], attempt["finished_at"]) == (1, None, None)
+        assert (attempt["worker"], attempt["started_at"]) == (shown["worker"], shown["started_at"])
+        assert shown["worker"] is not None
+        service.go.set()
+
+
+# -- which pages show the jobs of which router
+
+
+def paired(folder: Path, **own: Any) -> tuple[App, FastAPI, APIRouter, APIRouter]:
+    """An application with two status routers of one App."""
+    jobs = App(f"sqlite:///{folder}/jobs.db?synchronous=normal")
+    api = FastAPI(lifespan=jobs.lifespan())
+    first, second = status_router(jobs, public=True), status_router(jobs, identity=caller)
+    api.include_router(first, prefix="/open")
+    api.include_router(second, prefix="/own")
+    return jobs, api, first, second
+
+
+async def work() -> None: ...
+
+
+async def test_each_router_names_its_own_pages(tmp_path: Path) -> None:
+    jobs, api, first, second = paired(tmp_path)
+    for router, path in (
+        (JobRouter(jobs, status=first), "/a"),
+        (JobRouter(jobs, status=second, identity=caller), "/b"),
+        (JobRouter(jobs, status=first, status_url="https://x.example/{id}?a=1"), "/c"),
+    ):
+        router.post(path, job={"name": path})(work)
+        api.include_router(router)
+    async with serving(api) as web:
+        open_, own, elsewhere = [
+            (await web.client.post(path, headers={"X-Caller": "ann"})).headers["location"]
+            for path in ("/a", "/b", "/c")
+        ]
+        assert open_.startswith("/open/")
+        assert own.startswith("/own/")
+        assert elsewhere.startswith("https://x.example/")
+        assert "?a=1&token=" in elsewhere
+        shown = (await web.client.get(open_)).json()
+        assert shown["links"]["self"] == open_
+        shown = (await web.client.get(own, headers={"X-Caller": "ann"})).json()
+        assert shown["links"]["self"] == own, "the pages name themselves, not the others of their App"
+
+
+def test_a_wrong_pair_of_router_and_pages_does_not_start(tmp_path: Path) -> None:
+    jobs, api, _, second = paired(tmp_path)
+    with pytest.raises(ConfigError, match="status shows jobs of another App"):
+        JobRouter(App("memory://"), status=second)
+    with pytest.raises(ConfigError, match="status must be what shows jobs"):
+        JobRouter(jobs, status=APIRouter())
+    with pytest.raises(ConfigError, match=r"does not know its callers.*same identity"):
+        JobRouter(jobs, status=second)
+    api.include_router(JobRouter(jobs))
+    with pytest.raises(ConfigError, match=r"at 2 places.*JobRouter\(jobs, status=...\)"), TestClient(api):
+        pass
+    alone = FastAPI()
+    alone.include_router(JobRouter(jobs, status=second, identity=caller))
+    with pytest.raises(ConfigError, match="does not include the pages that status names"), TestClient(alone):
+        pass
+    unknown = FastAPI()
+    unknown.include_router(JobRouter(jobs))
+    unknown.include_router(status_router(jobs, identity=caller), prefix="/jobs")
+    with pytest.raises(ConfigError, match="nobody would see its jobs"), TestClient(unknown):
+        pass
+
+
+def test_a_routers_own_lifespan_goes_on(tmp_path: Path) -> None:
+    began = list[str]()
+
+    @asynccontextmanager
+    async def lifespan(asgi: Any) -> AsyncIterator[None]:
+        began.append("began")
+        yield
+
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db")
+    api = FastAPI()
+    api.include_router(JobRouter(jobs, lifespan=lifespan))
+    api.include_router(JobRouter(jobs, on_startup=[lambda: began.append("started")]))
+    with TestClient(api):
+        pass
+    assert set(began) == {"began", "started"}  # FastAPI may call the latter twice
 
 
 async def test_acts_are_there_only_if_they_are_asked_for(tmp_path: Path) -> None:

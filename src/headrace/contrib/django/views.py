@@ -29,7 +29,7 @@ from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.core.words import Words
 from headrace.endpoints.arguments import Binding, FromHeader
-from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
 from headrace.endpoints.request import HEADERS, EndpointRequest
@@ -55,7 +55,7 @@ from headrace.http.sse import Telling
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Answers", "FromHeader", "InWorker", "Words", "job_view", "status_urls"]
+__all__ = ["Answers", "FromHeader", "InWorker", "MadeInWorker", "Words", "job_view", "status_urls"]
 
 Identity = Callable[[HttpRequest], Any]
 """Returns the caller's id as text, a number or a UUID, or None."""

@@ -15,9 +15,9 @@ Begin with ``router``. ``signature`` reads a handler, ``openapi`` says what the 
 """
 
 from headrace.core.words import Words
-from headrace.endpoints.dependencies import InWorker
+from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.fastapi.router import JobRouter
 from headrace.endpoints.fastapi.status import status_router
 from headrace.endpoints.responses import Answers
 
-__all__ = ["Answers", "InWorker", "JobRouter", "Words", "status_router"]
+__all__ = ["Answers", "InWorker", "JobRouter", "MadeInWorker", "Words", "status_router"]

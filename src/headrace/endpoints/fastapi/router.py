@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
-from headrace.client.task_registry import Decorator
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
 from headrace.core.words import Words
+from headrace.endpoints.decorator import RouteDecorator
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
 from headrace.endpoints.pairing import Pairing
@@ -132,33 +132,33 @@ class JobRouter(APIRouter):
 
     # -- decorators; their other options are those of FastAPI, and what they make is a task
 
-    def get(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+    def get(self, path: str, *, job: Options | None = _JOB, **route: Any) -> RouteDecorator:  # type: ignore[override]
         """A GET route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["GET"], job=job, **route)
 
-    def put(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+    def put(self, path: str, *, job: Options | None = _JOB, **route: Any) -> RouteDecorator:  # type: ignore[override]
         """A PUT route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["PUT"], job=job, **route)
 
-    def post(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+    def post(self, path: str, *, job: Options | None = _JOB, **route: Any) -> RouteDecorator:  # type: ignore[override]
         """A POST route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["POST"], job=job, **route)
 
-    def delete(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+    def delete(self, path: str, *, job: Options | None = _JOB, **route: Any) -> RouteDecorator:  # type: ignore[override]
         """A DELETE route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["DELETE"], job=job, **route)
 
-    def patch(self, path: str, *, job: Options | None = _JOB, **route: Any) -> Decorator:  # type: ignore[override]
+    def patch(self, path: str, *, job: Options | None = _JOB, **route: Any) -> RouteDecorator:  # type: ignore[override]
         """A PATCH route that is a job; ``job``: its options, None: a plain route."""
         return self.api_route(path, methods=["PATCH"], job=job, **route)
 
     def api_route(  # type: ignore[override]
         self, path: str, *, methods: Iterable[str] | None = None, job: Options | None = _JOB, **route: Any
-    ) -> Decorator:
+    ) -> RouteDecorator:
         """A route that is a job, for any of these methods; ``job``: its options, None: a plain route."""
         wanted = [method.upper() for method in methods or ["GET"]]
         if job is None or _PLAIN.issuperset(wanted):
-            return cast("Decorator", super().api_route(path, methods=wanted, **route))
+            return cast("RouteDecorator", super().api_route(path, methods=wanted, **route))
         for name in _OURS:
             if name in route:
                 text = "the return annotation says what the result is, and the answer is 202, or 200 with the result"
@@ -168,7 +168,7 @@ class JobRouter(APIRouter):
         def decorate(fn: Callable[..., Any]) -> Task[Any, Any]:
             return self._add(path, fn, wanted, options, route)
 
-        return cast("Decorator", decorate)
+        return cast("RouteDecorator", decorate)
 
     def _add(
         self, path: str, fn: Callable[..., Any], methods: list[str], options: dict[str, Any], route: dict[str, Any]
