@@ -53,7 +53,6 @@ async def arguments_are_checked(ctx: Context) -> None:
     await resize.submit("a", 1, 2)  # type: ignore[call-arg]
     await resize.submit(ctx, "a")  # type: ignore[arg-type]
     await resize.submit("a", priority=1)  # type: ignore[call-arg]
-    resize.options(priority="urgent")  # type: ignore[typeddict-item]
     await resize.run(b"a")  # type: ignore[arg-type]
     resize.draft(image=1)  # type: ignore[arg-type]
     add.submit_sync("1", 2)  # type: ignore[arg-type]
@@ -73,7 +72,7 @@ def takes(text: str) -> None: ...
 
 def options_are_checked() -> None:
     add.options(prority=1)  # type: ignore[call-arg]
-    add.options(priority="high")  # type: ignore[arg-type]
+    add.options(priority="urgent")  # type: ignore[arg-type]
     add.options(retry=3)  # type: ignore[arg-type]
     add.options(delay="5s")  # type: ignore[arg-type]
     add.options(on_duplicate="ignore")  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 """Positions of new jobs: every submit gets one, and submits are not slowed down by it.
 
-All that ask for the same queue at the same moment share one read, which begins after their jobs are stored. When reads
-would take too much of the time, positions are counted on from the last read: one further for each job that was
-submitted here since, as many nearer as the queue has moved by its pace.
+All that ask for the same queue at the same moment share one read, which begins after their jobs are stored. While a
+read is under way, and when reads would take too much of the time, positions are counted on from the last read: one
+further for each job that was submitted here since, as many nearer as the queue has moved by its pace.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import msgspec
 
@@ -22,8 +21,7 @@ from headrace.core.job import Job
 from headrace.core.query import seen_status
 from headrace.core.status import Status
 from headrace.core.updates import Allowance, Place
-from headrace.errors import EngineError
-from headrace.runtime.single_flight import SingleFlight
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -35,12 +33,13 @@ READ_TIMEOUT_SECONDS = 1.0
 """Maximum seconds that a submit waits for its position."""
 MAX_COUNTED_SECONDS = 10.0
 """Maximum age of a read from which positions are counted on."""
-_MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS = 20, 500
+_MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS = 10, 100
 """Milliseconds per second, and at once, that may be spent on reading positions: in a long queue each takes long."""
 _MAX_QUEUES = 1000
 """Queues whose last read is remembered."""
 
-_UNKNOWN: tuple[None, None] = (None, None)
+_Position = tuple[int | None, datetime | None]
+_UNKNOWN: _Position = (None, None)
 
 
 class Positions:
@@ -54,36 +53,42 @@ class Positions:
             Allowance(_BURST_MILLISECONDS, _MILLISECONDS_PER_SECOND),
         )
 
-    async def of(self, job: Job, *, new: bool = True) -> tuple[int | None, datetime | None]:
+    async def of(self, job: Job, *, new: bool = True) -> _Position:
         """Return the position and the estimated start of a job; None where unknown. ``new``: it was submitted just
         now, so that it can be counted on."""
-        clock = self._app.host.clock
-        if job.held or job.ended or seen_status(job, clock.now()) is not Status.QUEUED:
+        now = self.now()
+        if job.held or job.ended or seen_status(job, now) is not Status.QUEUED:
             return _UNKNOWN
-        queue, begun = self._queue(job.queue), clock.monotonic()
-        if self._count.left(begun) and self._time.left(begun):
-            try:
-                async with asyncio.timeout(READ_TIMEOUT_SECONDS):
-                    place = await queue.read(job)
-                return place.position, place.estimated_start
-            except (EngineError, TimeoutError):  # the job is stored, whether its position is known or not
-                pass
-        return queue.counted_on(job, clock.now()) if new else _UNKNOWN
+        queue = self._queues.get(job.queue) or self._add(job.queue)
+        counted = queue.counted_on(job.priority, now) if new else None
+        if (counted is not None and queue.is_reading) or not self.may_read:
+            return counted or _UNKNOWN
+        place = await queue.read(job, new=new)
+        if place is not None:
+            return place.position, place.estimated_start
+        return counted or _UNKNOWN
 
-    def _queue(self, name: str) -> _QueueReads:
-        found = self._queues.get(name)
-        if found is None:
-            while len(self._queues) >= _MAX_QUEUES:
-                del self._queues[next(iter(self._queues))]
-            found = self._queues[name] = _QueueReads(self)
-        return found
+    def _add(self, name: str) -> _QueueReads:
+        while len(self._queues) >= _MAX_QUEUES:
+            del self._queues[next(iter(self._queues))]
+        added = self._queues[name] = _QueueReads(self)
+        return added
 
-    async def measured(self, jobs: Sequence[Job]) -> list[Place | None]:
-        """Read the positions of these jobs of one queue, and count what that took."""
+    @property
+    def may_read(self) -> bool:
+        """Whether there is time for a read."""
+        now = self._app.host.clock.monotonic()
+        return bool(self._count.left(now) and self._time.left(now))
+
+    async def read(self, jobs: Sequence[Job]) -> list[Place | None]:
+        """Read the positions of these jobs of one queue, and count what that took; None: unknown."""
         clock = self._app.host.clock
         begun = clock.monotonic()
         try:
-            return await self.places(jobs)
+            async with asyncio.timeout(READ_TIMEOUT_SECONDS):
+                return await self.places(jobs)
+        except (HeadraceError, TimeoutError):  # the jobs are stored, whether their positions are known or not
+            return [None] * len(jobs)
         finally:
             self._count.spend(1)
             self._time.spend(ceil(1000 * (clock.monotonic() - begun)))
@@ -97,26 +102,26 @@ class Positions:
         return self._app.host.clock.now()
 
 
-class _LastRead(msgspec.Struct):
-    """The hindmost job of one priority in the last read, and what was submitted here since."""
+class _LastRead(msgspec.Struct, frozen=True):
+    """The hindmost job of one priority in the last read."""
 
     place: Place
     at: datetime
-    since: int = 0
-    """Jobs that were submitted since and go before the next one of this priority, that one included."""
+    asked: dict[int, int]
+    """How many jobs of each priority had been submitted here when it began."""
 
-    def counted_on(self, now: datetime) -> tuple[int | None, datetime | None]:
-        """Return the position and the start of the job that was submitted last."""
+    def counted_on(self, since: int, now: datetime) -> _Position | None:
+        """Return the position and the start of a job with so many others since, itself included; None: too old."""
         position, start = self.place.position, self.place.estimated_start
         age = (now - self.at).total_seconds()
-        if position is None or age > MAX_COUNTED_SECONDS:
-            return _UNKNOWN
-        if start is None:
-            return position + self.since, None
+        if age > MAX_COUNTED_SECONDS:
+            return None
+        if position is None or start is None:
+            return None if position is None else position + since, None
         seconds_per_job = max(0.0, (start - self.at).total_seconds() / position)
         moved = int(age / seconds_per_job) if seconds_per_job else 0
-        begins = start + timedelta(seconds=seconds_per_job * self.since)
-        return max(1, position + self.since - moved), max(now, begins)
+        begins = start + timedelta(seconds=seconds_per_job * since)
+        return max(1, position + since - moved), max(now, begins)
 
 
 class _QueueReads:
@@ -124,31 +129,63 @@ class _QueueReads:
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
-        self._asked: list[Job] = []
-        self._read = SingleFlight(self._places)
+        self._waiting: list[tuple[Job, bool, asyncio.Future[Place | None]]] = []
+        """The jobs of the next read, whether each is new, and what its submit waits for."""
+        self._task: asyncio.Task[None] | None = None
+        self._reading = False
+        self._asked: dict[int, int] = {}
+        """How many jobs of each priority were submitted here."""
         self._last: dict[int, _LastRead] = {}
         """By priority."""
 
-    async def read(self, job: Job) -> Place:
-        """Return the position of the job, by a read that begins after this call."""
-        self._asked.append(job)
-        return (await self._read()).get(job.id) or Place(None)
+    @property
+    def is_reading(self) -> bool:
+        """Whether a read is under way, which may have begun before a job was stored that comes now."""
+        return self._reading
 
-    async def _places(self) -> dict[UUID, Place]:
-        jobs, self._asked = self._asked, []
-        at, found = self._positions.now(), await self._positions.measured(jobs)
-        placed = [(job, place) for job, place in zip(jobs, found, strict=True) if place is not None]
+    def counted_on(self, priority: int, now: datetime) -> _Position | None:
+        """Count one more job; return its position by the last read, or None: there was none, or it is too old."""
+        self._asked[priority] = self._asked.get(priority, 0) + 1
+        last = self._last.get(priority)
+        if last is None:
+            return None
+        since = sum(count - last.asked.get(one, 0) for one, count in self._asked.items() if one >= priority)
+        return last.counted_on(since, now)
+
+    async def read(self, job: Job, *, new: bool) -> Place | None:
+        """Return the position of the job, by a read that begins after this call; None: unknown."""
+        future: asyncio.Future[Place | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((job, new, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._read_all(), name="headrace-positions")
+        return await future
+
+    async def _read_all(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                found: list[Place | None] = [None] * len(waiting)
+                self._reading = True
+                try:
+                    found = await self._read([job for job, *_ in waiting], [new for _, new, _ in waiting])
+                finally:
+                    for (*_, future), place in zip(waiting, found, strict=True):
+                        if not future.done():  # its client may be gone
+                            future.set_result(place)
+        finally:
+            self._task, self._reading = None, False
+
+    async def _read(self, jobs: list[Job], new: list[bool]) -> list[Place | None]:
+        at, asked = self._positions.now(), self._asked.copy()
+        found = await self._positions.read(jobs)
         hindmost: dict[int, Place] = {}
-        for job, place in placed:
+        for job, counts, place in zip(jobs, new, found, strict=True):
             last = hindmost.get(job.priority)
-            if last is None or place.position is None or (last.position is not None and place.position > last.position):
+            if counts and place is not None and (last is None or _is_behind(place, last)):
                 hindmost[job.priority] = place
-        self._last |= {priority: _LastRead(place, at) for priority, place in hindmost.items()}
-        return {job.id: place for job, place in placed}
+        self._last |= {priority: _LastRead(place, at, asked) for priority, place in hindmost.items()}
+        return found
 
-    def counted_on(self, job: Job, now: datetime) -> tuple[int | None, datetime | None]:
-        """Return the position of the job by the last read; None where that is too old, or there was none."""
-        for priority, last in self._last.items():
-            last.since += priority <= job.priority
-        own = self._last.get(job.priority)
-        return _UNKNOWN if own is None else own.counted_on(now)
+
+def _is_behind(place: Place, other: Place) -> bool:
+    return place.position is None or (other.position is not None and place.position > other.position)

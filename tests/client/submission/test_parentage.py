@@ -52,7 +52,9 @@ async def test_it_has_the_priority_of_its_parent_unless_one_is_named(app: App) -
         assert await child_of(app, "plain", 50) == 50
         assert await child_of(app, "called", 77) == 50
         assert await child_of(app, "of the task", 77) == 15
-    assert (await app.tasks["plain"].submit()).last.priority == 50, "outside a handler nothing is inherited"
+    assert (await (await app.tasks["plain"].submit()).refresh()).priority == 50, (
+        "outside a handler nothing is inherited"
+    )
 
 
 async def test_so_does_a_child_by_name_of_a_task_that_only_workers_know(app: App) -> None:
