@@ -95,7 +95,8 @@ class QueuesApi(RuleNoun):
 
     async def resume(self, name: str, *, by: str | None = None) -> None:
         """Resume a paused queue."""
-        await self._edit(name, RESUMED, "resume", by, {})
+        said = {**RESUMED, "paused": False}  # the setting stays: a queue that has one is listed
+        await self._edit(name, said, "resume", by, {})
 
     async def set(
         self,
