@@ -42,10 +42,10 @@ from headrace.core.limits.selection import Usage, forgets, lapses, refusal, sele
 from headrace.core.limits.settings import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.matching.customers import dedup_of, turn_of
 from headrace.core.matching.match import Profile
-from headrace.core.own_tasks import is_own
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.stats.failures import FailureGroup, grouped
 from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads, loads_of
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Rollup, concerns, regrouped
 from headrace.core.stats.verification import Invariant, Mismatch, ledger_book
 from headrace.core.status import DEFERRED, LIVE, Status, Verb

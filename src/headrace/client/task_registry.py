@@ -19,8 +19,8 @@ from headrace.client.options import (
 )
 from headrace.client.task import AsyncTask, PlainTask, StreamTask, Task
 from headrace.core.limits.settings import TaskRule
-from headrace.core.own_tasks import OWN_PREFIX, is_own
 from headrace.core.schedule.rules import Continuous, Cron, Every
+from headrace.core.stats.own_tasks import OWN_PREFIX, is_own
 from headrace.core.times import Seconds
 from headrace.errors import ConfigError, DuplicateTask, NotBound, shown
 from headrace.runtime.host import Host

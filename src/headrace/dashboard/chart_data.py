@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.core.own_tasks import is_own
 from headrace.core.stats.charts import By, Charts, charts_of
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Rollup, Step, begin_of, merged, parts_of
 
 if TYPE_CHECKING:

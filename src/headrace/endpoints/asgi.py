@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
-from headrace.endpoints.pairing import Pairing, check_status_url
+from headrace.endpoints.page_choice import PageChoice, check_status_url
 from headrace.endpoints.request import EndpointRequest, route_of, values_of
 from headrace.endpoints.responses import JSON, PROBLEM, EndpointResponse
 from headrace.endpoints.routes import broken_off, too_large
@@ -123,14 +123,14 @@ class Addresses:
     """The addresses of an App's jobs, found in the routes of the ASGI application that serves the request."""
 
     def __init__(
-        self, app: App, pairing: Pairing, expand: Expand = lambda routes: routes, fixed: str | None = None
+        self, app: App, choice: PageChoice, expand: Expand = lambda routes: routes, fixed: str | None = None
     ) -> None:
         """``fixed``: the address, with ``{id}`` in it, where it cannot be found so.
 
         :raises ConfigError: it has no ``{id}``
         """
         check_status_url(fixed)
-        self._app, self._pairing, self._expand, self._fixed = app, pairing, expand, fixed
+        self._app, self._pairing, self._expand, self._fixed = app, choice, expand, fixed
         self._found: dict[tuple[int, int], tuple[Any, str, str | None, StatusPages | None]] = {}
         """By ASGI application and endpoint: the application, the endpoint's mount in it, and the path of the pages."""
 

@@ -17,7 +17,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.liveness import silent_since
 from headrace.core.matching.customers import Customers
 from headrace.core.matching.match import by_service
-from headrace.core.own_tasks import runs_only_own
+from headrace.core.stats.own_tasks import runs_only_own
 from headrace.core.stats.rollup import Rollup
 from headrace.core.stats.utilisation import Utilisation
 

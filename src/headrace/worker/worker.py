@@ -19,7 +19,7 @@ from headrace.core.codec.record import Record
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import release
 from headrace.core.lifecycle.suspects import REQUIREMENT
-from headrace.core.own_tasks import runs_only_own
+from headrace.core.stats.own_tasks import runs_only_own
 from headrace.core.stats.utilisation import Meter
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo

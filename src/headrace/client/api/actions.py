@@ -25,8 +25,8 @@ from headrace.core.job import Job, as_id
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.actions import Action, RerunAction, ResolveAction, after
 from headrace.core.lifecycle.transitions import check
-from headrace.core.own_tasks import is_own
 from headrace.core.query import Filter, matches
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.status import Status, Verb
 from headrace.core.validation import checked_note
 from headrace.engine import Duplicated, Inserted

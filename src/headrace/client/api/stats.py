@@ -18,12 +18,12 @@ from headrace.client.api.workers import workers
 from headrace.core.codec.record import Record
 from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT, SCALE_WAIT_SECONDS
 from headrace.core.limits.settings import limits_of
-from headrace.core.own_tasks import is_own
 from headrace.core.query import Count, Filter, Ledger
 from headrace.core.schedule.schedule import ScheduleDoc
 from headrace.core.stats.charts import By, Charts, charts_of, step_for
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.metrics import Metrics
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import SLOTS, Rollup, Step
 from headrace.core.status import Status
 from headrace.core.times import Seconds

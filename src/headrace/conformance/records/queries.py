@@ -14,8 +14,8 @@ from headrace.core.attempt import ErrorInfo, Failed, History
 from headrace.core.job import Job
 from headrace.core.lifecycle import actions
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.own_tasks import is_own
 from headrace.core.query import HISTORY, Count, Filter, Ledger, as_seen, matches, seen_status
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.status import ENDED, LIVE, Reason, Status
 from headrace.errors import ConfigError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from prometheus_client.metrics_core import Metric as Family
 
 from headrace.contrib.prometheus.catalogue import counter, gauge, histogram
-from headrace.core.own_tasks import is_own
 from headrace.core.stats.histogram import BOUNDS, Histogram
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Totals
 from headrace.core.status import Outcome
 from headrace.core.webhooks.delivery import TASK

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.defaults import MAX_CUSTOMER_PROFILES, MAX_CUSTOMERS_PROFILES, MAX_PROFILES
 from headrace.core.job import Spec
-from headrace.core.own_tasks import is_own
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.validation import whole
 from headrace.errors import TooManyProfiles
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.defaults import MAX_NUMBER
-from headrace.core.own_tasks import is_own
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.validation import is_within
 from headrace.errors import shown
 

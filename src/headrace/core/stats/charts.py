@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 
 from headrace.core.codec.record import Record
-from headrace.core.own_tasks import is_own
 from headrace.core.stats.histogram import Quantiles
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import COUNTS, SLOTS, STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
 
 __all__ = ["By", "Charts", "Point", "Series", "charts_of", "step_for"]

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from headrace.core.codec.record import Record
-from headrace.core.own_tasks import is_own
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import SLOTS, Rollup
 
 __all__ = ["LONGEST_WINDOW", "WINDOWS", "JobSums", "Metrics", "WindowMetrics"]

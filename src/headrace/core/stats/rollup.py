@@ -14,8 +14,8 @@ from enum import StrEnum
 import msgspec
 
 from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
-from headrace.core.own_tasks import is_own
 from headrace.core.stats.histogram import Histogram
+from headrace.core.stats.own_tasks import is_own
 
 __all__ = [
     "COUNTS",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from headrace.core.own_tasks import is_own
 from headrace.core.stats.charts import Charts, Point
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Step
 from headrace.core.status import Status
 from headrace.dashboard import alerts

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from zoneinfo import available_timezones
 
 from headrace.client.api.schedules import ScheduleInfo
-from headrace.core.own_tasks import is_own
 from headrace.core.schedule.localtime import zone
 from headrace.core.schedule.rules import Continuous, Cron, Every
+from headrace.core.stats.own_tasks import is_own
 from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 from headrace.errors import ConfigError, UnknownSchedule
 

@@ -29,7 +29,7 @@ from headrace.core.limits.selection import Turn, Usage
 from headrace.core.limits.settings import Bound, Group, Limits, counted_by, group_of
 from headrace.core.matching.customers import dedup_of, turn_of
 from headrace.core.matching.match import Profile
-from headrace.core.own_tasks import is_own
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.errors import HeadraceError
 

@@ -15,10 +15,10 @@ from headrace.core.lifecycle.claim import order
 from headrace.core.lifecycle.decision import expired
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Bound
-from headrace.core.own_tasks import is_own
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.stats.failures import FailureGroup, grouped
 from headrace.core.stats.load import LOAD_MINUTES, MAX_LOAD_JOBS, Loads, loads_of
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.verification import Invariant, ledger_book
 from headrace.core.status import LIVE, Status
 from headrace.engines.memory.job_table import JobTable

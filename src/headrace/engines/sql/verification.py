@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.core.own_tasks import OWN_PREFIX
+from headrace.core.stats.own_tasks import OWN_PREFIX
 from headrace.core.stats.verification import MAX_FINDINGS, Invariant, Mismatch
 from headrace.core.status import Status
 from headrace.core.webhooks.delivery import TASK

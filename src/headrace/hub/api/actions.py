@@ -18,8 +18,8 @@ from headrace.client.api.filters import Filters
 from headrace.core.defaults import MAX_ACTION_VERDICTS
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import ACTIONS, Action, RerunAction, ResolveAction
-from headrace.core.own_tasks import OWN_PREFIX
 from headrace.core.priority import named_priority
+from headrace.core.stats.own_tasks import OWN_PREFIX
 from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Duplicated
 from headrace.http.problems import Fault, Problem, ProblemDetails

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.own_tasks import is_own, runs_only_own
+from headrace.core.stats.own_tasks import is_own, runs_only_own
 from headrace.core.webhooks.delivery import QUEUE, TASK
 
 
