@@ -130,7 +130,7 @@ class Addresses:
         :raises ConfigError: it has no ``{id}``
         """
         check_status_url(fixed)
-        self._app, self._pairing, self._expand, self._fixed = app, choice, expand, fixed
+        self._app, self._choice, self._expand, self._fixed = app, choice, expand, fixed
         self._found: dict[tuple[int, int], tuple[Any, str, str | None, StatusPages | None]] = {}
         """By ASGI application and endpoint: the application, the endpoint's mount in it, and the path of the pages."""
 
@@ -140,7 +140,7 @@ class Addresses:
 
     def _choose(self, routes: Iterable[Any]) -> tuple[str | None, StatusPages | None]:
         found = list(find_pages(routes, self._app, self._expand))
-        pages = self._pairing.choose(one for _, _, one in found)
+        pages = self._choice.choose(one for _, _, one in found)
         return next((path for path, _, one in found if one is pages), None), pages
 
     async def of(self, request: Request) -> Callable[[UUID], str | None]:

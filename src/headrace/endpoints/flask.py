@@ -109,7 +109,7 @@ class JobBlueprint(Blueprint):
         super().__init__(name, import_name, **blueprint)
         asks = identity is not None or before_submit is not None
         named = None if status is None else [one for one in (getattr(status, _PAGES, None),) if one is not None]
-        self._pairing = PageChoice("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
+        self._choice = PageChoice("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
         check_status_url(status_url)
         self.jobs = jobs
         """The App that stores the jobs."""
@@ -193,7 +193,7 @@ class JobBlueprint(Blueprint):
             caller = None if self._identity is None else identity_text(self._identity())
             here, ask = (
                 Here.of(cast("Any", request)._get_current_object()),
-                _asked(self.jobs, caller, values, self._pairing, self._status_url),
+                _asked(self.jobs, caller, values, self._choice, self._status_url),
             )
 
             async def answer() -> Any:
