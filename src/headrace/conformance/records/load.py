@@ -82,7 +82,7 @@ class CountedLoads(Part):
             assert done.ended == {0: 4}
 
     @pytest.mark.parametrize("seed", range(3))
-    async def test_it_agrees_with_the_core(self, lab: Lab, seed: int) -> None:
+    async def test_the_load_agrees_with_the_core(self, lab: Lab, seed: int) -> None:
         choose = Choices(seed)
         await lab.set("queue:q", '{"by_customer":true}')
         for _ in range(12):
