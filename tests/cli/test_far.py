@@ -178,6 +178,9 @@ def test_every_command_works(far: Far, shell: Shell) -> None:
     assert "submitted" in far("stats").output
     far("charts")
     assert "add" in far("tasks").output
+    far("tasks", "pause", "add")
+    far("tasks", "resume", "add")
+    far("scale")
     assert "pause" in far("audit").output
     far("prune")
     assert "up to date" in far("migrate").output

@@ -98,6 +98,8 @@ CASES: Mapping[str, Case] = {
     "schedules trigger": Case("schedules trigger nightly_report", empty=3),
     "schedules delete": Case("schedules delete monthly", empty=3, shows="monthly"),
     "tasks": Case("tasks", shows="send_newsletter never served image, width?"),
+    "tasks pause": Case("tasks pause send_newsletter", shows="send_newsletter"),
+    "tasks resume": Case("tasks resume send_newsletter", shows="send_newsletter"),
     "workers": Case("workers", shows="build-7.internal.example images mail"),
     "workers drain": Case("workers drain {worker}", empty=3, shows="{worker:short}"),
     "keys": Case("keys", shows="nightly import shop hr_ read, submit customer-123 never"),

@@ -127,7 +127,7 @@ async def test_a_job_is_postponed_put_in_line_rerun_with_another_payload_and_res
         await page.get_by_role("button", name="Priority…").click()
         await page.locator("#sure input[name=priority]").fill("99")
         await page.locator("#sure").get_by_role("button", name="Priority").click()
-        await expect(page.locator(".about")).to_contain_text("99 asked for 50")
+        await expect(page.locator(".about")).to_contain_text("99 system asked for 50")
         await page.get_by_role("button", name="Run now").click()
         await sure(page, "Run now")
         await expect(page.locator("h1 .status.completed")).to_be_visible()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import is_
 from typing import Any, Literal, NewType, get_args
 
 import msgspec
@@ -213,7 +214,9 @@ def worded(document: Any, words: Vocabulary) -> Any:
             return _counts(document, words)
         return {key: _value(one, document, words) for key, one in document.items()}
     if isinstance(document, tuple | list):
-        return [worded(one, words) for one in document]
+        parts = [worded(one, words) for one in document]
+        # The same object where nothing changed: a struct leaves out what is its default.
+        return document if all(map(is_, parts, document)) else parts
     return document
 
 

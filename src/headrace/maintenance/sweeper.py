@@ -265,7 +265,7 @@ class Sweeper(Duty):
             if len(rows) < self._limit or not swept:
                 break
         next_in = None if found.next_at is None else (found.next_at - now).total_seconds()
-        self._swept_at, self._sweep_at = before, before + poll_in(next_in, self.rules, unsettled=unsettled)
+        self._swept_at, self._sweep_at = before, after + poll_in(next_in, self.rules, unsettled=unsettled)
         if total:  # also where none of them is queued again: what they held of limits is free
             self.engine.bus.send(Hint(Topic.READY))
         return total
