@@ -82,11 +82,7 @@ class CountedLoads(Part):
             assert done.ended == {0: 4}
 
     @pytest.mark.parametrize("seed", range(3))
-<<<<<<< HEAD
-    async def test_counted_loads_agree_with_the_core(self, lab: Lab, seed: int) -> None:
-=======
     async def test_the_load_agrees_with_the_core(self, lab: Lab, seed: int) -> None:
->>>>>>> scale
         choose = Choices(seed)
         await lab.set("queue:q", '{"by_customer":true}')
         for _ in range(12):
