@@ -13,11 +13,11 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
-from headrace.endpoints.page_choice import PageChoice, check_status_url
 from headrace.endpoints.request import EndpointRequest, route_of, values_of
 from headrace.endpoints.responses import JSON, PROBLEM, EndpointResponse
 from headrace.endpoints.routes import broken_off, too_large
 from headrace.endpoints.status import StatusPages
+from headrace.endpoints.status_choice import StatusChoice, check_status_url
 from headrace.http.responses import Made
 from headrace.http.sse import HEADERS, HELLO, STILL_HERE, Telling
 
@@ -123,7 +123,7 @@ class Addresses:
     """The addresses of an App's jobs, found in the routes of the ASGI application that serves the request."""
 
     def __init__(
-        self, app: App, choice: PageChoice, expand: Expand = lambda routes: routes, fixed: str | None = None
+        self, app: App, choice: StatusChoice, expand: Expand = lambda routes: routes, fixed: str | None = None
     ) -> None:
         """``fixed``: the address, with ``{id}`` in it, where it cannot be found so.
 

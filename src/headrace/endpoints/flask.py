@@ -27,11 +27,11 @@ from headrace.endpoints.arguments import FORM, Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
-from headrace.endpoints.page_choice import PageChoice, check_status_url
 from headrace.endpoints.request import HEADERS, EndpointRequest
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, identity_text, runs, too_large
 from headrace.endpoints.status import StatusPages
+from headrace.endpoints.status_choice import StatusChoice, check_status_url
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.errors import MissingExtra
@@ -109,7 +109,7 @@ class JobBlueprint(Blueprint):
         super().__init__(name, import_name, **blueprint)
         asks = identity is not None or before_submit is not None
         named = None if status is None else [one for one in (getattr(status, _PAGES, None),) if one is not None]
-        self._choice = PageChoice("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
+        self._choice = StatusChoice("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
         check_status_url(status_url)
         self.jobs = jobs
         """The App that stores the jobs."""
@@ -211,7 +211,7 @@ class JobBlueprint(Blueprint):
 
 
 def _asked(
-    jobs: App, caller: str | None, values: dict[str, Any], choice: PageChoice, fixed: str | None = None
+    jobs: App, caller: str | None, values: dict[str, Any], choice: StatusChoice, fixed: str | None = None
 ) -> Callable[[], Awaitable[EndpointRequest]]:
     """Return a coroutine function that returns the request of this thread as values."""
     place, pages = _place(jobs, choice)
@@ -221,7 +221,7 @@ def _asked(
     return asking(request.headers.items(), values, query, caller, place, pages)
 
 
-def _place(jobs: App, choice: PageChoice) -> tuple[str | None, StatusPages | None]:
+def _place(jobs: App, choice: StatusChoice) -> tuple[str | None, StatusPages | None]:
     """Return the address at which the application of this request shows jobs of a router, and its pages.
 
     :raises Misused: the pages do not fit the router
@@ -314,7 +314,7 @@ def status_blueprint(
         words=words,
         delete=delete,
     )
-    choice = PageChoice("status_blueprint", jobs, [pages], fixed=True, asks=True)
+    choice = StatusChoice("status_blueprint", jobs, [pages], fixed=True, asks=True)
     made = Blueprint(name, __name__, **blueprint)
     setattr(made, _PAGES, pages)
 

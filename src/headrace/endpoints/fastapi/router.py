@@ -15,10 +15,10 @@ from headrace.core.words import Words
 from headrace.endpoints.decorator import RouteDecorator
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
-from headrace.endpoints.page_choice import PageChoice
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text, too_large
+from headrace.endpoints.status_choice import StatusChoice
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.errors import ConfigError, MissingExtra
 
@@ -96,7 +96,7 @@ class JobRouter(APIRouter):
         """
         asks = identity is not None or before_submit is not None
         pages = named_pages(None if status is None else status.routes, expanded)
-        choice = PageChoice("JobRouter", jobs, pages, fixed=status_url is not None, asks=asks)
+        choice = StatusChoice("JobRouter", jobs, pages, fixed=status_url is not None, asks=asks)
         self._addresses = Addresses(jobs, choice, expanded, status_url)
         if not (router.get("on_startup") or router.get("on_shutdown")):  # which a lifespan would replace
             router["lifespan"] = self._checked(router.get("lifespan"))
