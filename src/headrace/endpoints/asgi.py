@@ -13,11 +13,11 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
-from headrace.endpoints.pairing import Pairing, check_status_url
 from headrace.endpoints.request import EndpointRequest, route_of, values_of
 from headrace.endpoints.responses import JSON, PROBLEM, EndpointResponse
 from headrace.endpoints.routes import broken_off, too_large
 from headrace.endpoints.status import StatusPages
+from headrace.endpoints.status_choice import StatusChoice, check_status_url
 from headrace.http.responses import Made
 from headrace.http.sse import HEADERS, HELLO, STILL_HERE, Telling
 
@@ -123,14 +123,14 @@ class Addresses:
     """The addresses of an App's jobs, found in the routes of the ASGI application that serves the request."""
 
     def __init__(
-        self, app: App, pairing: Pairing, expand: Expand = lambda routes: routes, fixed: str | None = None
+        self, app: App, choice: StatusChoice, expand: Expand = lambda routes: routes, fixed: str | None = None
     ) -> None:
         """``fixed``: the address, with ``{id}`` in it, where it cannot be found so.
 
         :raises ConfigError: it has no ``{id}``
         """
         check_status_url(fixed)
-        self._app, self._pairing, self._expand, self._fixed = app, pairing, expand, fixed
+        self._app, self._choice, self._expand, self._fixed = app, choice, expand, fixed
         self._found: dict[tuple[int, int], tuple[Any, str, str | None, StatusPages | None]] = {}
         """By ASGI application and endpoint: the application, the endpoint's mount in it, and the path of the pages."""
 
@@ -140,7 +140,7 @@ class Addresses:
 
     def _choose(self, routes: Iterable[Any]) -> tuple[str | None, StatusPages | None]:
         found = list(find_pages(routes, self._app, self._expand))
-        pages = self._pairing.choose(one for _, _, one in found)
+        pages = self._choice.choose(one for _, _, one in found)
         return next((path for path, _, one in found if one is pages), None), pages
 
     async def of(self, request: Request) -> Callable[[UUID], str | None]:

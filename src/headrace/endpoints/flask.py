@@ -26,11 +26,11 @@ from headrace.endpoints.arguments import FORM, Binding, FromHeader
 from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
-from headrace.endpoints.pairing import Pairing, check_status_url
 from headrace.endpoints.request import HEADERS, EndpointRequest
 from headrace.endpoints.responses import Answers, EndpointResponse
 from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, identity_text, runs, too_large
 from headrace.endpoints.status import StatusPages
+from headrace.endpoints.status_choice import StatusChoice, check_status_url
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.errors import MissingExtra
@@ -107,7 +107,7 @@ class JobBlueprint(Blueprint):
         super().__init__(name, import_name, **blueprint)
         asks = identity is not None or before_submit is not None
         named = None if status is None else [one for one in (getattr(status, _PAGES, None),) if one is not None]
-        self._pairing = Pairing("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
+        self._choice = StatusChoice("JobBlueprint", jobs, named, fixed=status_url is not None, asks=asks)
         check_status_url(status_url)
         self.jobs = jobs
         """The App that stores the jobs."""
@@ -190,7 +190,7 @@ class JobBlueprint(Blueprint):
             caller = None if self._identity is None else identity_text(self._identity())
             here, ask = (
                 Here.of(cast("Any", request)._get_current_object()),
-                _asked(self.jobs, caller, values, self._pairing, self._status_url),
+                _asked(self.jobs, caller, values, self._choice, self._status_url),
             )
 
             async def answer() -> Any:
@@ -208,23 +208,23 @@ class JobBlueprint(Blueprint):
 
 
 def _asked(
-    jobs: App, caller: str | None, values: dict[str, Any], pairing: Pairing, fixed: str | None = None
+    jobs: App, caller: str | None, values: dict[str, Any], choice: StatusChoice, fixed: str | None = None
 ) -> Callable[[], Awaitable[EndpointRequest]]:
     """Return a coroutine function that returns the request of this thread as values."""
-    place, pages = _place(jobs, pairing)
+    place, pages = _place(jobs, choice)
     if fixed is not None:
         place = fixed.replace("{id}", str(PLACE))
     query = parse_qsl(request.query_string.decode(errors="replace"), keep_blank_values=True)  # args are by name
     return asking(request.headers.items(), values, query, caller, place, pages)
 
 
-def _place(jobs: App, pairing: Pairing) -> tuple[str | None, StatusPages | None]:
+def _place(jobs: App, choice: StatusChoice) -> tuple[str | None, StatusPages | None]:
     """Return the address at which the application of this request shows jobs of a router, and its pages.
 
     :raises Misused: the pages do not fit the router
     """
     known: dict[str, StatusPages] = current_app.extensions.get(_EXTENSION, {})
-    pages = pairing.choose(one for one in known.values() if one.app is jobs)
+    pages = choice.choose(one for one in known.values() if one.app is jobs)
     for endpoint, one in known.items():
         if one is pages:
             names = next(current_app.url_map.iter_rules(endpoint)).arguments
@@ -309,7 +309,7 @@ def status_blueprint(
         errors=errors,
         delete=delete,
     )
-    pairing = Pairing("status_blueprint", jobs, [pages], fixed=True, asks=True)
+    choice = StatusChoice("status_blueprint", jobs, [pages], fixed=True, asks=True)
     made = Blueprint(name, __name__, **blueprint)
     setattr(made, _PAGES, pages)
 
@@ -319,7 +319,7 @@ def status_blueprint(
                 if may_see is not None and may_see() is False:
                     raise forbidden()
                 caller = None if identity is None else identity_text(identity())
-                ask = _asked(jobs, caller, values, pairing)
+                ask = _asked(jobs, caller, values, choice)
 
                 async def answer() -> Any:
                     return await page.do(pages, id, await ask())

@@ -25,11 +25,11 @@ from headrace.endpoints.decorator import RouteDecorator
 from headrace.endpoints.dependencies import InWorker, MadeInWorker
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.errors import describe
-from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import ACTS, PAGES, Page, check_access, forbidden, form_of, identity_text, runs
 from headrace.endpoints.status import StatusPages
+from headrace.endpoints.status_choice import StatusChoice
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.errors import MissingExtra
 from headrace.http.problems import Problem
@@ -97,8 +97,8 @@ class JobRoutes(Sequence[BaseRoute]):
         )
         asks = identity is not None or before_submit is not None
         pages = named_pages(status, lambda routes: routes)
-        pairing = Pairing("JobRoutes", jobs, pages, fixed=status_url is not None, asks=asks)
-        self._addresses = Addresses(jobs, pairing, fixed=status_url)
+        choice = StatusChoice("JobRoutes", jobs, pages, fixed=status_url is not None, asks=asks)
+        self._addresses = Addresses(jobs, choice, fixed=status_url)
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -214,7 +214,7 @@ def status_routes(
         errors=errors,
         delete=delete,
     )
-    addresses = Addresses(jobs, Pairing("status_routes", jobs, [pages], fixed=True, asks=True))
+    addresses = Addresses(jobs, StatusChoice("status_routes", jobs, [pages], fixed=True, asks=True))
 
     def route(page: Page) -> BaseRoute:
         async def endpoint(request: Request) -> Response:

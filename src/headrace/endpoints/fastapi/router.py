@@ -14,10 +14,10 @@ from headrace.core.times import Seconds
 from headrace.endpoints.decorator import RouteDecorator
 from headrace.endpoints.documents import Errors
 from headrace.endpoints.errors import describe
-from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import HEADERS, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text, too_large
+from headrace.endpoints.status_choice import StatusChoice
 from headrace.endpoints.submit import BeforeSubmit, Submitting
 from headrace.errors import ConfigError, MissingExtra
 
@@ -94,8 +94,8 @@ class JobRouter(APIRouter):
         """
         asks = identity is not None or before_submit is not None
         pages = named_pages(None if status is None else status.routes, expanded)
-        pairing = Pairing("JobRouter", jobs, pages, fixed=status_url is not None, asks=asks)
-        self._addresses = Addresses(jobs, pairing, expanded, status_url)
+        choice = StatusChoice("JobRouter", jobs, pages, fixed=status_url is not None, asks=asks)
+        self._addresses = Addresses(jobs, choice, expanded, status_url)
         if not (router.get("on_startup") or router.get("on_shutdown")):  # which a lifespan would replace
             router["lifespan"] = self._checked(router.get("lifespan"))
         super().__init__(**router)

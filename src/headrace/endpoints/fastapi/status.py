@@ -17,11 +17,11 @@ from headrace.endpoints.asgi import Addresses, asked_of, find_pages, hung_up, ma
 from headrace.endpoints.documents import Errors, OnDelete
 from headrace.endpoints.fastapi.openapi import status_responses
 from headrace.endpoints.fastapi.options import RouterOptions
-from headrace.endpoints.pairing import Pairing
 from headrace.endpoints.request import EndpointRequest, HungUp
 from headrace.endpoints.responses import Answers
 from headrace.endpoints.routes import identity_text
 from headrace.endpoints.status import TOKEN, StatusPages
+from headrace.endpoints.status_choice import StatusChoice
 from headrace.endpoints.submit import Misused
 from headrace.errors import ConfigError
 from headrace.http.problems import Problem
@@ -137,7 +137,7 @@ def status_router(
     guard = _Guard(pages, bool(dependencies) or public or identity is not None)
     given: RouterOptions = {"tags": ["jobs"], "lifespan": guard.lifespan, **router}
     made = APIRouter(dependencies=None if dependencies is None else list(dependencies), **given)
-    addresses = Addresses(jobs, Pairing("status_router", jobs, [pages], fixed=True, asks=True), expanded)
+    addresses = Addresses(jobs, StatusChoice("status_router", jobs, [pages], fixed=True, asks=True), expanded)
     for page in (*_PAGES, *(_ACTS if acts else ())):
         endpoint = _endpoint(page, pages, guard, addresses, identity, public)
         made.add_api_route(

@@ -15,7 +15,7 @@ from headrace.errors import ConfigError, shown
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Pairing", "check_status_url"]
+__all__ = ["StatusChoice", "check_status_url"]
 
 
 def check_status_url(url: str | None) -> None:
@@ -24,7 +24,7 @@ def check_status_url(url: str | None) -> None:
         raise ConfigError(f"status_url must have {{id}} where the id of a job belongs, not {shown(url)}")
 
 
-class Pairing:
+class StatusChoice:
     """The status pages of one router."""
 
     def __init__(
