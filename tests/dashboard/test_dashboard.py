@@ -270,6 +270,17 @@ async def test_a_filter_by_another_customer_is_refused_and_not_replaced(app: App
         assert (await client.get("/jobs?customer=bob", headers={"x-who": "act"})).status_code == 200
 
 
+async def test_priorities_are_shown_by_the_name_of_their_band(app: App) -> None:
+    async with mounted(app) as client:
+        job = await app.tasks["add"].options(priority="high", delay=60).submit(1)
+        page = (await client.get(f"/jobs/{job.id}")).text
+        assert '<dt>Priority</dt><dd>80 <span class="soft">high</span></dd>' in page
+        assert '<span class="tag">high</span>' in (await client.get("/jobs")).text
+        assert "priority 50 (normal)" in (await client.get("/tasks/add")).text
+        answer = await act(client, act="job", verb="reprioritise", id=str(job.id), priority="low")
+        assert (answer.status_code, (await app.jobs.get(job.id)).priority) == (200, 15)
+
+
 async def test_queues_are_shown_in_pages(app: App) -> None:
     async with mounted(app) as client:
         names = {f"q{number:03}" for number in range(150)}
