@@ -40,7 +40,7 @@ PAGES_WORDS = frozenset(
 """A body with all fields says everything twice, and differently: such are refused, and nothing behind that is reached.
 So the single submit is asked in one way to say it, and the bulk in both."""
 
-STREAMS = {"job_events", "feed"}
+STREAMS = {"job_events", "batch_events", "feed"}
 """All that is not asked for. What may wait answers at once if it is not told to."""
 
 
