@@ -152,7 +152,11 @@ class Attack:
     async def everything(self, job: str) -> None:
         """All operations, all fields, all values."""
         for operation in OPERATIONS:
-            if operation.name in ("job_events", "feed"):  # streams: they take what is in the address, looked at below
+            if operation.name in (
+                "job_events",
+                "batch_events",
+                "feed",
+            ):  # streams: they take what is in the address, looked at below
                 continue
             await self._paths(operation)
             await self._parameters(operation, job)
