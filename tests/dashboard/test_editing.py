@@ -249,6 +249,7 @@ async def test_the_keyboard_alone_sets_a_limit_and_pauses_a_queue(shop: Shop) ->
         await expect(page.locator("#sure")).to_be_hidden()
         assert await page.evaluate("document.activeElement.textContent") == "Pause", "the focus is where it was"
         await page.keyboard.press("Enter")
+        await expect(page.locator("#sure")).to_be_visible()
         await page.keyboard.press("Enter")
         await expect(page.locator("h1 .status.paused")).to_be_visible()
         await tab_to("[data-do*='queue.resume']")

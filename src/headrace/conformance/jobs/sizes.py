@@ -36,8 +36,10 @@ def placed(place: str, text: str) -> Any:
         return ("fine", text)
     if place == "payload":
         return f'{{"k":"{text}"}}'
-    if place in ("headers", "query"):
+    if place == "headers":
         return {"k": ("fine", text)}
+    if place == "query":
+        return (("k", "fine"), ("k", text))
     if place == "webhook":
         return (Target(text, ("completed",)),)
     return {"k": text} if place in _DOCUMENTS else text
