@@ -168,6 +168,11 @@ def _generated(schema: Any) -> Any:
     match schema:
         case dict():
             made = {key: _generated(value) for key, value in schema.items()}
+            # A tuple of equal items is an array of that length: some generators reject one that has no further items.
+            first = made.get("prefixItems")
+            if first and made.get("items") is False and all(one == first[0] for one in first):
+                del made["prefixItems"]
+                made["items"] = first[0]
             # A schema without limits says so: some generators reject an array without items, and take an object without
             # properties for an empty one.
             if made.get("type") == "array" and "prefixItems" not in made:
