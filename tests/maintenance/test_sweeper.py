@@ -312,8 +312,7 @@ async def test_a_passed_deadline_must_be_seen_twice_half_a_beat_apart() -> None:
         s, player = sweeper(w), await w.worker()
         await w.submit(timeout=60.0)
         job = await player.run()
-        await watch(w, s, 70, player)  # its time, and the slack
-        await s.sweep()
+        await watch(w, s, 67.5, player)  # its time, and the slack without that of the sweeper
         assert (await w.job(job)).status is Status.RUNNING
         await watch(w, s, 2.5, player)
         assert (await w.job(job)).status is Status.RUNNING
@@ -476,7 +475,7 @@ async def test_an_attempt_is_over_ten_seconds_after_its_time_at_the_latest(timeo
         await rounds(w, s, 40 + after, player)
         await w.submit(timeout=timeout)
         job = await player.run()
-        assert timeout + 8 < await over_after(w, s, job, Status.RETRYING, player) <= timeout + 10
+        assert timeout + 7 < await over_after(w, s, job, Status.RETRYING, player) <= timeout + 10
 
 
 @pytest.mark.parametrize("after", [0.0, 5.0, 12.0])

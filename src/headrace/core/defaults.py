@@ -246,5 +246,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def timeout_check(self) -> float:
-        """Seconds after a timeout from which on the sweeper checks the job: its polls end within ``timeout_slack``."""
-        return max(0.0, self.timeout_slack - 2 * self.recheck)
+        """Seconds after a timeout from which on the sweeper checks the job: its polls end within ``timeout_slack``,
+        also if the first is put off by a poll for another job."""
+        return max(0.0, self.timeout_slack - 3 * self.recheck)

@@ -122,7 +122,7 @@ def test_starting_opens_an_attempt(status: Status) -> None:
         "started_at": at(3),
         "first_started_at": at(3),
         "unstarted_losses": 0,
-        "act_by": at(3 + 100 + 8),
+        "act_by": at(3 + 100 + 7),
         "updated_at": at(3),
         "rev": job.rev + 1,
     }
@@ -591,8 +591,8 @@ def test_handler_calls_keep_to_the_budget_whenever_workers_die(fates: list[str],
 def test_rules_are_passed_in() -> None:
     rules = Rules(start=1, accept=2, timeout_slack=3)
     assert execution.accept(stand(Status.ASSIGNED), NOW, rules).job.act_by == at(1)
-    assert execution.start(stand(Status.ASSIGNED, timeout=4.0), NOW, rules).job.act_by == at(5), (
-        "two seconds are for the sweeper"
+    assert execution.start(stand(Status.ASSIGNED, timeout=4.0), NOW, rules).job.act_by == at(4), (
+        "three seconds are for the sweeper"
     )
 
 
@@ -632,15 +632,15 @@ def test_preparing_does_not_outlast_a_cancel() -> None:
 def test_a_job_with_a_heartbeat_is_checked_after_the_sooner_of_both() -> None:
     job = stand(Status.ACCEPTED, timeout=100.0, heartbeat=60.0)
     running = execution.start(job, NOW, RULES).job
-    assert running.act_by == at(60 + 8)
-    assert execution.start(stand(Status.ACCEPTED, timeout=50.0, heartbeat=60.0), NOW, RULES).job.act_by == at(50 + 8)
-    assert execution.start(stand(Status.ACCEPTED, timeout=None, heartbeat=60.0), NOW, RULES).job.act_by == at(60 + 8)
+    assert running.act_by == at(60 + 7)
+    assert execution.start(stand(Status.ACCEPTED, timeout=50.0, heartbeat=60.0), NOW, RULES).job.act_by == at(50 + 7)
+    assert execution.start(stand(Status.ACCEPTED, timeout=None, heartbeat=60.0), NOW, RULES).job.act_by == at(60 + 7)
     signed = execution.sign(running, at(30), RULES)
     assert signed is not None
     assert (signed.verb, signed.rev, signed.epoch, signed.worker) == (Verb.PROGRESS, running.rev, running.epoch, WORKER)
-    assert differs(running, signed.job) == {"act_by": at(90 + 8), "updated_at": at(30)}
+    assert differs(running, signed.job) == {"act_by": at(90 + 7), "updated_at": at(30)}
     reported = execution.progress(signed.job, at(45), Progress(10.0), RULES)
-    assert reported.job.act_by == at(100 + 8), "its timeout is sooner than 45 + 60"
+    assert reported.job.act_by == at(100 + 7), "its timeout is sooner than 45 + 60"
     assert reported.job.rev == running.rev
 
 
@@ -668,8 +668,8 @@ def test_the_heartbeat_of_the_page_binds_workers_behind_a_hub() -> None:
     job = stand(Status.ACCEPTED, timeout=None, remote_heartbeat=60.0)
     assert execution.start(job, NOW, RULES).job.act_by is None
     running = execution.start(job, NOW, RULES, remote=True).job
-    assert running.act_by == at(60 + 8)
+    assert running.act_by == at(60 + 7)
     assert execution.sign(running, at(10), RULES) is None
-    assert execution.progress(running, at(10), Progress(1.0), RULES, remote=True).job.act_by == at(70 + 8)
+    assert execution.progress(running, at(10), Progress(1.0), RULES, remote=True).job.act_by == at(70 + 7)
     own = stand(Status.ACCEPTED, timeout=None, heartbeat=5.0, remote_heartbeat=60.0)
-    assert execution.start(own, NOW, RULES, remote=True).job.act_by == at(5 + 8), "the job's own counts for all"
+    assert execution.start(own, NOW, RULES, remote=True).job.act_by == at(5 + 7), "the job's own counts for all"

@@ -32,7 +32,7 @@ def test_a_dead_worker_or_two_silent_beats_lose_it(status: Status) -> None:
     [
         (Status.ASSIGNED, 30, Cause.ACCEPT_BY),
         (Status.ACCEPTED, 30, Cause.START_BY),
-        (Status.RUNNING, 1800 + 8, Cause.TIMEOUT),
+        (Status.RUNNING, 1800 + 7, Cause.TIMEOUT),
     ],
 )
 def test_a_deadline_loses_it_at_its_very_moment(status: Status, seconds: float, cause: Cause) -> None:
@@ -61,7 +61,7 @@ def test_a_timeout_before_the_patience_with_a_cancel_is_over_is_a_timeout() -> N
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize(("status", "seconds"), [(Status.ASSIGNED, 30), (Status.ACCEPTED, 30), (Status.RUNNING, 1808)])
+@pytest.mark.parametrize(("status", "seconds"), [(Status.ASSIGNED, 30), (Status.ACCEPTED, 30), (Status.RUNNING, 1807)])
 def test_what_was_held_before_a_step_forward_is_judged_without_it(status: Status, seconds: float) -> None:
     job, step = stand(status), ClockStep(at(5 + HOUR), HOUR)
     assert cause_of(job, at(6 + HOUR), RULES, alive=True) is not None
@@ -110,15 +110,15 @@ def test_idle_jobs_are_only_asked_whether_they_expired(status: Status) -> None:
 def test_a_step_puts_off_what_was_counted_from_before_it_and_no_more() -> None:
     job = execution.start(stand(Status.ACCEPTED, timeout=1e5, heartbeat=60.0), NOW, RULES).job
     step = ClockStep(at(30 + HOUR), HOUR)
-    assert cause_of(job, at(68 + HOUR), RULES, alive=True, steps=[step]) is Cause.TIMEOUT
-    assert cause_of(job, at(67 + HOUR), RULES, alive=True, steps=[step]) is None, "its last sign was before the step"
+    assert cause_of(job, at(67 + HOUR), RULES, alive=True, steps=[step]) is Cause.TIMEOUT
+    assert cause_of(job, at(66 + HOUR), RULES, alive=True, steps=[step]) is None, "its last sign was before the step"
     signed = execution.sign(job, at(200 + HOUR), RULES)
     assert signed is not None
-    assert cause_of(signed.job, at(267 + HOUR), RULES, alive=True, steps=[step]) is None
-    assert cause_of(signed.job, at(268 + HOUR), RULES, alive=True, steps=[step]) is Cause.TIMEOUT, "and then after it"
+    assert cause_of(signed.job, at(266 + HOUR), RULES, alive=True, steps=[step]) is None
+    assert cause_of(signed.job, at(267 + HOUR), RULES, alive=True, steps=[step]) is Cause.TIMEOUT, "and then after it"
     # Where the timeout is sooner, it is counted from the start, whatever signs came.
     short = execution.start(stand(Status.ACCEPTED, timeout=300.0, heartbeat=200.0), NOW, RULES).job
     late = execution.sign(short, at(250), RULES)
     assert late is not None
-    assert late.job.act_by == at(308)
-    assert cause_of(late.job, at(309), RULES, alive=True, steps=[ClockStep(at(90), 60.0)]) is None
+    assert late.job.act_by == at(307)
+    assert cause_of(late.job, at(308), RULES, alive=True, steps=[ClockStep(at(90), 60.0)]) is None
