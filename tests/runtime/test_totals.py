@@ -273,6 +273,16 @@ def test_the_use_of_slots_is_handed_in_with_a_report_or_once_a_minute() -> None:
     assert {row.task: row.totals.slots for row in rows} == {"a": 0.0, SLOTS: 20.0}
 
 
+def test_idle_slots_are_handed_in_every_five_minutes() -> None:
+    sums = FinishTotals()
+    for seconds in range(0, 300, 10):
+        sums.occupied(20.0, 0.0, AT + seconds * SECOND)
+        assert sums.report(ME) == (0, ())
+    sums.occupied(20.0, 0.0, AT + 300 * SECOND)
+    _, [row] = sums.report(ME)
+    assert (row.task, row.totals.slots, row.totals.busy) == (SLOTS, 620.0, 0.0)
+
+
 def test_metrics_of_the_process_have_no_task_for_slots() -> None:
     sums = FinishTotals()
     sums.follow()

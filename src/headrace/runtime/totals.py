@@ -73,6 +73,8 @@ class LifetimeTotals:
 
 
 _MINUTE = timedelta(minutes=1)
+_IDLE = timedelta(minutes=5)
+"""The shortest time over which metrics are shown: each has a report of an idle worker."""
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Series = dict[tuple[str, str], Totals]
@@ -259,8 +261,10 @@ class FinishTotals:
 
     @property
     def _slots_are_due(self) -> bool:
-        """Whether the use of slots is handed in alone: once a minute, so that an idle worker writes little."""
-        return self._slots_since is not None and self._slots_at - self._slots_since >= _MINUTE
+        """Whether the use of slots is handed in alone: seldom if all were idle, so that an idle worker writes little."""
+        if self._slots_since is None:
+            return False
+        return self._slots_at - self._slots_since >= (_MINUTE if self._busy else _IDLE)
 
     def _slots_taken(self) -> tuple[Rollup, ...]:
         if not self._slots:

@@ -173,6 +173,8 @@ NAMES_NOTHING = frozenset(
         "payload",
         "queue",
         "priority",
+        "heartbeat",
+        "remote_heartbeat",
         "delay",
         "not_before",
         "not_after",

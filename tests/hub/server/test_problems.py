@@ -47,7 +47,7 @@ async def test_a_whole_number_with_a_point_is_answered_with_how_it_is_written(tm
 
 def test_a_place_that_asks_for_no_word_has_none() -> None:
     body = next(one.body for one in OPERATIONS if one.name == "submit_job")
-    assert choices(body, "$.priority") == choices(body, "$.nowhere[0].else") == choices(body, "$") == ()
+    assert choices(body, "$.delay") == choices(body, "$.nowhere[0].else") == choices(body, "$") == ()
 
 
 def test_every_document_that_is_asked_for_can_be_looked_into() -> None:

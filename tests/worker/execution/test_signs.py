@@ -204,7 +204,7 @@ async def test_signs_are_few_and_the_last_one_reaches_the_store(shop: Shop) -> N
         await gate.wait()
 
     shop.task(busy)
-    id = await shop.submit("busy", heartbeat=3.0, retry=ONCE)
+    id = await shop.submit("busy", heartbeat=12.0, retry=ONCE)
     async with shop.worker():
         await until(lambda: bool(began) and time.monotonic() - began[0] > 1.0)
         first = (await shop.get(id)).act_by

@@ -147,7 +147,7 @@ class Retry(_Called):
         put(self, "backoff", delays)
         put(self, "initial", first)
         put(self, "factor", float(factor))
-        put(self, "cap", _cap(cap, first, grows=delays == "exponential"))
+        put(self, "cap", _cap(cap, first, grows=fn is None and delays == "exponential"))
         put(self, "jitter", bool(jitter))
         put(self, "retry_on", _names(retry_on, "retry_on"))
         put(self, "give_up_on", _names(give_up_on, "give_up_on"))

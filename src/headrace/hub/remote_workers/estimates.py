@@ -49,12 +49,15 @@ class Estimates:
 
     async def _look(self, task: str) -> None:
         found: float | None = None
+        before = self._known.get(task)
         try:
             found = (await running_times(self._fleet.session, task)).quantile(_MEDIAN_SHARE)
         except HeadraceError:
             pass  # it is looked up another time
         finally:
-            self._keep(task, self._known.get(task, (0.0, None))[1] if found is None else found)
+            # A job that ended meanwhile says more than the store, which does not know yet what its worker measured.
+            if self._known.get(task) is before:
+                self._keep(task, before[1] if found is None and before is not None else found)
             del self._looking[task]
 
     def close(self) -> None:

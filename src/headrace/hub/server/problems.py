@@ -75,7 +75,7 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 _NO_WORD = ("Invalid enum value ", "Invalid value ")
-_NO_WHOLE = "Expected `int`, got `float`"
+_NO_WHOLE = re.compile(r"Expected `(int|[^`]*\bint \| [^`]*|[^`]* \| int)`, got `float`")
 _NAMED = re.compile(r"field `([^`]*)`")
 
 
@@ -89,7 +89,7 @@ def malformed(error: msgspec.MsgspecError, kind: Any = None) -> Problem:
     if kind is not None and message.startswith(_NO_WORD) and (words := choices(kind, place.rstrip("`"))):
         message += f": it is one of {', '.join(words)}"
         text = f"{message} - at `{place}"
-    if message == _NO_WHOLE:
+    if _NO_WHOLE.fullmatch(message):
         message += ": whole numbers are written without a point, as in 5"
         text = f"{message} - at `{place}"
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
