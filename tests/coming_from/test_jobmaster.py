@@ -97,7 +97,7 @@ async def test_an_attempt_has_five_minutes(engine: str, tmp_path: Path) -> None:
         await executed(stage, worker, id)
         await stage.jumps(4 * MINUTES)
         # The worker is told at five minutes, and has ten seconds to say so itself.
-        await stage.changes_after(id, 5 * MINUTES + 10, "started_at")
+        await stage.changes_after(id, 5 * MINUTES, "started_at", late=10)
         assert await stage.status(id) == "HeldOnMaster"
         [attempt] = await stage.attempts(id)
         assert attempt["outcome"] == "timed_out"
