@@ -41,14 +41,14 @@ class OneJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FollowedJob(OneJob, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The job that is to be followed."""
+    """A subscription to a job."""
 
     words: Words | None = None
     """The words for its statuses; none: ours."""
 
 
 class FollowedStats(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How the counts are to be told."""
+    """A subscription to the counts."""
 
     words: Words | None = None
     """The words for statuses; none: ours."""
