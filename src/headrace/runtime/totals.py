@@ -261,7 +261,7 @@ class FinishTotals:
 
     @property
     def _slots_are_due(self) -> bool:
-        """Whether the use of slots is handed in alone: seldom if all were idle, so that an idle worker writes little."""
+        """Whether the use of slots is handed in alone; seldom if all were idle: an idle worker writes little."""
         if self._slots_since is None:
             return False
         return self._slots_at - self._slots_since >= (_MINUTE if self._busy else _IDLE)

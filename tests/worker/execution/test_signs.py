@@ -207,11 +207,7 @@ async def test_signs_are_few_and_the_last_one_reaches_the_store(shop: Shop) -> N
         return job.act_by > job.started_at + timedelta(seconds=heartbeat + shop.engine.rules.timeout_check)
 
     shop.task(busy)
-<<<<<<< HEAD
-    id = await shop.submit("busy", heartbeat=12.0, retry=ONCE)
-=======
     id = await shop.submit("busy", heartbeat=heartbeat, retry=ONCE)
->>>>>>> beat
     async with shop.worker():
         await shop.reaches(id, Status.RUNNING)
         await until(lambda: shop._has(id, moved), what="the last sign, a third of the heartbeat after the start")
