@@ -135,5 +135,5 @@ def test_keda_scales_the_workers_by_what_the_hub_advises() -> None:
     assert url.hostname is not None
     assert url.hostname.partition(".")[0] == MANIFESTS[1]["metadata"]["name"]
     assert (url.port or 80) == MANIFESTS[1]["spec"]["ports"][0]["port"]
-    assert "/api/scale/{queue}" in {operation.path for operation in OPERATIONS if operation.scope == "read"}
+    assert "/api/scale/{queue:path}" in {operation.path for operation in OPERATIONS if operation.scope == "read"}
     assert url.path.rpartition("/") == ("/api/scale", "/", *flags["queues"])

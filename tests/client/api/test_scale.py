@@ -166,6 +166,21 @@ async def test_limits_and_pauses(shop: Shop) -> None:
     assert (paused.paused, paused.slots_needed, paused.expected_wait) == (True, 2, None)
 
 
+async def test_a_paused_task_needs_slots_only_for_what_runs(shop: Shop) -> None:
+    worker = await shop.worker(4, ("resize", "crop"))
+    await shop.submit(500)
+    await shop.run(worker, 2, finish=False)
+    await shop.app.tasks.pause("resize")
+    paused = await shop.images()
+    assert (paused.backlog, paused.slots_needed, paused.expected_wait) == (498, 2, None)
+    await shop.submit(2, "crop")
+    both = await shop.images()
+    assert (both.backlog, both.running, both.slots_needed) == (500, 2, 2), "two that begin, and two that run"
+    assert both.arrival_rate > 0.5, "they arrive, though they do not begin"
+    await shop.app.tasks.resume("resize")
+    assert (await shop.images()).slots_needed == 251
+
+
 async def test_one_set_of_requirements_can_be_asked_for(shop: Shop) -> None:
     await shop.submit(5)
     await shop.submit(7, requires=GPU)

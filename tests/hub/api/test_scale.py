@@ -39,6 +39,7 @@ async def test_each_queue_has_its_advice(tmp_path: Path) -> None:
 async def test_one_queue_has_a_number_of_its_own(tmp_path: Path) -> None:
     async with world(tmp_path) as hub:
         await hub.app.submit("resize", {"image": "cat.png"}, requires={"gpu": True})
+        await hub.app.submit("resize", {"image": "cat.png"}, queue="a/b")
 
         async def needed(query: str) -> int:
             found: int = (await hub.client.get(f"/api/scale/{query}")).json()["slots_needed"]
@@ -47,6 +48,7 @@ async def test_one_queue_has_a_number_of_its_own(tmp_path: Path) -> None:
         assert await needed("images?wait=10s") == 1
         assert await needed(f"images?profile={profile_of({'gpu': True})}") == 1
         assert await needed(f"images?profile={profile_of({})}") == 0
+        assert await needed("a/b?wait=30s") == 1
         assert await needed("never-used") == 0, "an autoscaler needs a number before the first job"
 
 

@@ -13,6 +13,7 @@ from headrace.core.codec.record import Record
 from headrace.core.limits.settings import Limits, limits_of
 from headrace.core.matching.match import meets
 from headrace.core.stats.load import Load, Loads
+from headrace.core.stats.own_tasks import is_own, runs_only_own
 from headrace.core.stats.rollup import Totals
 from headrace.core.stats.scale import Demand, Runs, advise, mixed_runs, most_at_once, runs_of
 from headrace.core.times import Seconds, seconds
@@ -154,15 +155,15 @@ class LoadReader:
             return fresh
         engine, now = self._engine, self._host.clock.now()
         counted = await engine.records.load(now)
-        own = tuple(one for one in counted.loads if not one.task.startswith("headrace."))
+        loads = tuple(one for one in counted.loads if not is_own(one.task))
         rows = (row.as_heard(now, engine.rules) for row in await engine.workers.list())
         limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
         found = Reading(
             at=now,
-            loads=Loads(loads=own, since=counted.since),
+            loads=Loads(loads=loads, since=counted.since),
             workers=[row for row in rows if row.takes],
             limits=limits,
-            runs=await self._run_times(own, now),
+            runs=await self._run_times(loads, now),
         )
         self._last = self._host.clock.monotonic(), found
         return found
@@ -201,15 +202,10 @@ async def scale(reader: LoadReader, wait: Seconds, queue: str | None, queues: It
 
 def _known_queues(reading: Reading) -> Iterator[str]:
     yield from (load.queue for load in reading.loads.loads)
-    yield from (name for name in reading.limits.queues if not name.startswith("headrace."))
+    yield from (name for name in reading.limits.queues if not is_own(name))
     for row in reading.workers:
-        if not _is_own(row):
+        if not runs_only_own(row.info.tasks):
             yield from row.info.queues or ()
-
-
-def _is_own(row: WorkerRow) -> bool:
-    """Whether the worker is one of headrace's own, such as that which delivers webhooks."""
-    return bool(row.info.tasks) and all(task.startswith("headrace.") for task in row.info.tasks)
 
 
 def _queue_scale(reading: Reading, queue: str, wait: float) -> QueueScale:
@@ -236,11 +232,16 @@ def _queue_scale(reading: Reading, queue: str, wait: float) -> QueueScale:
 
 def _told(reading: Reading, queue: str, loads: Sequence[Load], wait: float) -> dict[str, Any]:
     """The figures of jobs that the same workers run, by their names."""
-    demand, rule = _demand(reading, loads), reading.limits.queue(queue)
-    slots = sum(row.info.concurrency for row in reading.workers if _may_run(row, queue, loads, reading.limits))
+    demand, limits = _demand(reading, loads), reading.limits
+    slots = sum(row.info.concurrency for row in reading.workers if _may_run(row, queue, loads, limits))
     takes = None if demand.runs is None else demand.runs.seconds
-    most = most_at_once(reading.limits, queue, {load.task for load in loads}, takes)
-    advice = advise(demand, slots, wait, most=most, paused=rule.paused)
+    most = most_at_once(limits, queue, {load.task for load in loads}, takes)
+    stopped = [load for load in loads if limits.paused(queue, load.task)]
+    paused = limits.queue(queue).paused or (bool(loads) and len(stopped) == len(loads))
+    advice = advise(demand, slots, wait, most=most, paused=paused)
+    if stopped and not paused:
+        begins = advise(_demand(reading, loads, stopped), slots, wait, most=most)
+        advice = msgspec.structs.replace(advice, slots_needed=begins.slots_needed, expected_wait=begins.expected_wait)
     return {
         "backlog": demand.queued,
         "more": any(load.more for load in loads),
@@ -251,16 +252,18 @@ def _told(reading: Reading, queue: str, loads: Sequence[Load], wait: float) -> d
     }
 
 
-def _demand(reading: Reading, loads: Sequence[Load]) -> Demand:
-    """The demand of all these jobs together."""
+def _demand(reading: Reading, loads: Sequence[Load], stopped: Sequence[Load] = ()) -> Demand:
+    """The demand of all these jobs together; ``stopped``: those of paused tasks, of which only what runs is one."""
+    begin = [load for load in loads if load not in stopped]
     ended: dict[int, int] = {}
-    for load in loads:
+    for load in begin:
         for minute, jobs in load.ended.items():
             ended[minute] = ended.get(minute, 0) + jobs
-    oldest = min((load.oldest for load in loads if load.oldest is not None), default=reading.at)
-    weights = ((load.queued + load.held + sum(load.ended.values()), reading.runs_of(load)) for load in loads)
+    oldest = min((load.oldest for load in begin if load.oldest is not None), default=reading.at)
+    weights = [(load.queued + load.held + sum(load.ended.values()), reading.runs_of(load)) for load in begin]
+    weights += [(load.held, reading.runs_of(load)) for load in stopped]
     return Demand(
-        queued=sum(load.queued for load in loads),
+        queued=sum(load.queued for load in begin),
         held=sum(load.held for load in loads),
         age=max(0.0, (reading.at - oldest).total_seconds()),
         ended=ended,
@@ -272,7 +275,7 @@ def _demand(reading: Reading, loads: Sequence[Load]) -> Demand:
 def _may_run(row: WorkerRow, queue: str, loads: Sequence[Load], limits: Limits) -> bool:
     """Whether a worker may run any of these jobs; where there are none, whether it serves the queue."""
     info = row.info
-    if _is_own(row) or (info.queues is not None and queue not in info.queues):
+    if runs_only_own(info.tasks) or (info.queues is not None and queue not in info.queues):
         return False
     if info.customers is not None and not limits.queue(queue).by_customer:
         return False

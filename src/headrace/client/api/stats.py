@@ -257,8 +257,8 @@ class StatsApi(Noun):
         """How many slots each queue needs so that 95 % of its jobs begin within ``wait`` seconds, and how many there
         are; or for this ``queue`` alone, known or not. headrace's own jobs do not count.
 
-        It rises at once and falls slowly, within 15 minutes. The store is read at most once a second, at a cost that
-        does not grow with the backlog.
+        It rises at once and falls slowly, within 15 minutes. The store is read at most once a second, and no more than
+        100,000 jobs of a kind are counted.
         """
         own = {handler.policy.queue for handler in self._app._handlers.values()}
         return await scale(self._session.loads, wait, queue, own)

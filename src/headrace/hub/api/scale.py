@@ -88,7 +88,7 @@ OPERATIONS = (
         answered={"wait": 30.0, "items": [_QUEUE]},
     ),
     Operation(
-        path="/api/scale/{queue}",
+        path="/api/scale/{queue:path}",
         summary="How many slots a queue needs: for autoscalers, which read the number at slots_needed",
         scope="read",
         do=scale_queue,
