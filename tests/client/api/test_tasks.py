@@ -10,7 +10,7 @@ from headrace import App, Retry
 from headrace.client.api.tasks import TaskDoc, check_payload, find_task, known_tasks, note_submit, register_tasks
 from headrace.core.status import Status
 from headrace.engine import Engine, Setting
-from headrace.errors import ConfigError, InvalidPayload
+from headrace.errors import ConfigError, InvalidPayload, UnknownSetting
 from headrace.worker.handler import Handler, Policy
 from tests.support.apps import url_of
 
@@ -148,8 +148,18 @@ async def test_a_pause_stays_with_the_limits_of_a_task() -> None:
         assert (limit.max_concurrency, limit.live) == (2, False)
         [info] = await app.tasks.list()
         assert (info.paused, info.paused_by) == (True, None)
+        await app.limits.set("held", max_concurrency=1)
         await app.limits.reset("held")
+        assert [(one.max_concurrency, one.live) for one in await app.limits.list()] == [(2, False)]
+        assert (await app.tasks.list())[0].paused
+        await app.limits.forget("held")
+        assert await app.limits.list() == []
+        assert (await app.tasks.list())[0].paused, "only a resume ends a pause"
+        with pytest.raises(UnknownSetting):
+            await app.limits.forget("held")
+        await app.tasks.resume("held")
         assert not (await app.tasks.list())[0].paused
+        await app.limits.set("held", max_concurrency=1)
         await app.tasks.resume("nobody-has-it")
         await app.tasks.pause("nobody-has-it")
         assert {one.key for one in await app.session.engine.documents.settings("limit:")} == {

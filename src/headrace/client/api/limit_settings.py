@@ -66,13 +66,14 @@ class RuleNoun(Noun):
     _kind: ClassVar[Named]
 
     async def reset(self, name: str, *, by: str | None = None) -> None:
-        """Drop what was set while workers ran, a pause included; the code applies again."""
+        """Drop what was set while workers ran, a queue's pause included; the code applies again."""
         await self._edit(name, None, "reset", by)
 
     async def forget(self, name: str, *, by: str | None = None) -> None:
-        """Delete all stored settings of this name: those from code, those set while workers ran, and a pause.
+        """Delete all stored settings of this name: those from code, those set while workers ran, and a queue's pause.
 
-        Jobs stay. A worker with code that still has the settings stores them again when it starts.
+        Jobs stay, and so does the pause of a task: it is no limit.
+        A worker with code that still has the settings stores them again when it starts.
 
         :raises UnknownSetting: nothing is stored
         """
@@ -153,9 +154,9 @@ async def edit_rule(
     code: Mapping[str, Any] | None = None,
     act: Event | None = None,
 ) -> bool:
-    """Change what a setting says while running (``live``; a value of None: not that any more; None: nothing any more)
-    or, if given, only what the code says; whether anything changed. ``act``: the action, for the audit, if a person or
-    a program does it.
+    """Change what a setting says while running (``live``; a value of None: not that any more; None: nothing any more,
+    but that a task is paused) or, if given, only what the code says; whether anything changed. ``act``: the action, for
+    the audit, if a person or a program does it.
 
     :raises ConfigError: this version could not read the setting then
     """
@@ -164,7 +165,7 @@ async def edit_rule(
         old = {} if setting is None else _said(setting.value)
         if old is None:
             raise ConfigError(": ".join(told_unreadable(key, "it is no JSON object")))
-        base = {"code": old["code"]} if old.get("code") else {}
+        base = _pause_of(key, old) | ({"code": old["code"]} if old.get("code") else {})
         if code is not None:
             rest = {name: value for name, value in old.items() if name != "code"}
             new = rest | ({"code": dict(code)} if code else {})
@@ -190,20 +191,30 @@ def _said(document: str) -> dict[str, Any] | None:
         return None
 
 
+def _pause_of(key: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a setting says of the pause of a task: no limit is part of it, so it stays when limits are dropped."""
+    return {name: said[name] for name in _PAUSE if name in said} if key.startswith(LIMIT) else {}
+
+
 def said_live(document: str) -> bool:
     """Whether a limit in a setting was said while running; a pause is no limit."""
     return bool((_said(document) or {}).keys() - {"code", *_PAUSE})
 
 
 async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
-    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people;
-    :raises UnknownSetting: nothing is"""
+    """Drop all that is stored of a queue, of a task's limits or of a rate, set by code or by people, but the pause of a
+    task; :raises UnknownSetting: nothing is"""
     key = PREFIXES[of] + name
     for _ in range(_MAX_TRIES):
         setting = await setting_of(engine, key)
-        if setting is None:
+        said = {} if setting is None else _said(setting.value) or {}
+        left = _pause_of(key, said)
+        if setting is None or (left and left == said):
             raise UnknownSetting(of, name)
-        if await _put(engine, key, None, setting.rev, act):
+        text = msgspec.json.encode(left).decode() if left else None
+        if text is not None and limits_of([(key, text)]).unreadable:
+            text = None  # a pause that no version here can read would close the task for ever
+        if await _put(engine, key, text, setting.rev, act):
             return
     raise _contended(key)
 
