@@ -24,8 +24,8 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 class Reads(Positions):
     """Positions of jobs that are found in the order in which they ask, each a second behind the one before."""
 
-    def __init__(self, clock: FakeClock, takes: float = 0.0) -> None:
-        super().__init__(App("memory://", clock=clock))
+    def __init__(self, clock: FakeClock, takes: float = 0.0, *, required: bool = True) -> None:
+        super().__init__(App("memory://", clock=clock), required=required)
         self.clock, self.takes, self.pace = clock, takes, timedelta(seconds=1)
         self.reads = list[Sequence[Job]]()
         self.go = asyncio.Event()
@@ -38,6 +38,14 @@ class Reads(Positions):
         self.clock.advance(self.takes)
         numbers = range(self.before + 1, self.before + len(jobs) + 1)
         return [Place(number, self.clock.now() + self.pace * number) for number in numbers]
+
+
+def without_time(told: Reads, *, first: bool = True) -> None:
+    """Let there be no time for reads; ``first``: but for first ones."""
+    now = told.clock.monotonic()
+    for allowance in (told._count, told._time) if first else (told._count, told._time, told._first):
+        allowance.left(now)
+        allowance.spend(1000)
 
 
 def a_job(priority: int = 50, queue: str = "default") -> Job:
@@ -109,14 +117,98 @@ async def test_without_a_read_it_is_counted_on_from_the_last() -> None:
     assert await told.of(a_job()) == (10, began + timedelta(seconds=10))
     told._count.spend(1000)
     assert await told.of(a_job()) == (11, began + timedelta(seconds=11))
-    assert await told.of(a_job(priority=10)) == (None, None), "nothing is known of that priority"
-    assert await told.of(a_job(priority=90)) == (None, None), "but the others are behind it"
-    assert await told.of(a_job()) == (13, began + timedelta(seconds=13))
+    assert await told.of(a_job()) == (12, began + timedelta(seconds=12))
     clock.advance(5)
-    assert (await told.of(a_job()))[0] == 9, "five of fourteen were taken, at one a second"
-    clock.advance(positions.MAX_COUNTED_SECONDS)
-    told._count.spend(1000)
-    assert await told.of(a_job()) == (None, None), "that is too old"
+    without_time(told)
+    assert (await told.of(a_job()))[0] == 8, "five of thirteen were taken, at one a second"
+    assert len(told.reads) == 1
+
+
+async def test_what_cannot_be_counted_on_is_read_though_there_is_no_time() -> None:
+    clock = FakeClock()
+    told = Reads(clock)
+    assert (await told.of(a_job()))[0] == 1
+    without_time(told)
+    told.before = 7
+    for job in (a_job(priority=10), a_job(priority=90), a_job(queue="other")):
+        assert (await told.of(job))[0] == 8
+    assert (await told.of(a_job()))[0] == 3, "counted on, behind that of a higher priority"
+    assert (await told.of(a_job(), new=False))[0] == 8, "a job that existed before"
+    clock.advance(positions.MAX_COUNTED_SECONDS + 1)
+    without_time(told)
+    assert (await told.of(a_job()))[0] == 8, "what was read a minute ago is too old"
+    assert len(told.reads) == 6
+
+
+async def test_many_queues_at_once_are_all_read() -> None:
+    told = Reads(FakeClock())
+    found = [await told.of(a_job(queue=str(number))) for number in range(100)]
+    assert {position for position, _ in found} == {1}
+    without_time(told, first=False)
+    assert await told.of(a_job(queue="more")) == (None, None)
+
+
+async def test_an_old_read_is_better_than_none() -> None:
+    clock = FakeClock()
+    told = Reads(clock)
+    told.pace = timedelta(hours=1)
+    assert (await told.of(a_job()))[0] == 1
+    clock.advance(positions.MAX_COUNTED_SECONDS + 1)
+    without_time(told, first=False)
+    assert (await told.of(a_job()))[0] == 2
+
+
+async def test_where_positions_are_not_required_nothing_is_read_beyond_its_time() -> None:
+    told = Reads(FakeClock(), required=False)
+    without_time(told)
+    assert await told.of(a_job()) == (None, None)
+
+
+async def test_after_a_slow_read_there_is_time_again_soon() -> None:
+    clock = FakeClock()
+    told = Reads(clock, takes=0.6)
+    assert (await told.of(a_job()))[0] == 1
+    clock.advance(5)
+    assert (await told.of(a_job()))[0] is not None
+    assert len(told.reads) == 1
+    clock.advance(10)
+    await told.of(a_job())
+    assert len(told.reads) == 2
+
+
+async def test_what_joined_a_read_that_breaks_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    told = Reads(FakeClock())
+    told.go.clear()
+    good = told.places
+
+    async def breaks(jobs: Sequence[Job]) -> list[Place | None]:
+        told.places = good  # type: ignore[method-assign]  # the next one is read
+        await told.go.wait()
+        raise ValueError("of the unexpected kind")
+
+    told.places = breaks  # type: ignore[method-assign]
+    first = asyncio.create_task(told.of(a_job()))
+    await until(lambda: told.places == good)
+    second = asyncio.create_task(told.of(a_job()))
+    await until(lambda: told._queues["default"].is_waiting)
+    told.go.set()
+    async with asyncio.timeout(5):
+        assert (await first, (await second)[0]) == ((None, None), 1)
+    assert "of the unexpected kind" in caplog.text
+
+
+async def test_what_waits_for_a_read_that_is_cancelled_does_not_wait_for_ever() -> None:
+    told = Reads(FakeClock())
+    told.go.clear()
+    first = asyncio.create_task(told.of(a_job()))
+    await until(lambda: len(told.reads) == 1)
+    second = asyncio.create_task(told.of(a_job()))
+    queue = told._queues["default"]
+    await until(lambda: queue.is_waiting)
+    assert queue._task is not None
+    queue._task.cancel()
+    async with asyncio.timeout(5):
+        assert [await first, await second] == [(None, None)] * 2
 
 
 async def test_where_too_many_are_before_it_that_holds_for_the_next() -> None:

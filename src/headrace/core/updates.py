@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, Self
 from uuid import UUID
 
@@ -112,10 +113,11 @@ class Changed(msgspec.Struct, Record, frozen=True):
 
 
 class Allowance:
-    """A rate limit: so many at once, then so many a second; time is an argument."""
+    """A rate limit: so many at once, then so many a second; time is an argument. ``max_debt``: no more is owed, so that
+    one large expense is over in time."""
 
-    def __init__(self, burst: int, rate: int) -> None:
-        self._burst, self._rate = burst, rate
+    def __init__(self, burst: int, rate: int, max_debt: float = inf) -> None:
+        self._burst, self._rate, self._max_debt = burst, rate, max_debt
         self._left, self._at = float(burst), 0.0
 
     def left(self, now: float) -> int:
@@ -126,7 +128,7 @@ class Allowance:
 
     def spend(self, count: int) -> None:
         """Count so many."""
-        self._left -= count
+        self._left = max(self._left - count, -self._max_debt)
 
 
 _Mark = tuple[int, datetime, str]

@@ -31,7 +31,7 @@ class Estimates:
     """Estimates of an App; each is cheap, and left out where it would delay a response."""
 
     def __init__(self, app: App) -> None:
-        self._app, self._positions = app, Positions(app)
+        self._app, self._positions = app, Positions(app, required=False)
         self._takes: dict[str, tuple[float, float | None]] = {}
         """By task: until when it is cached, and the median of the seconds that it takes."""
         self._new: dict[tuple[str, int, str], tuple[float, int]] = {}

@@ -2,12 +2,14 @@
 
 All that ask for the same queue at the same moment share one read, which begins after their jobs are stored. While a
 read is under way, and when reads would take too much of the time, positions are counted on from the last read: one
-further for each job that was submitted here since, as many nearer as the queue has moved by its pace.
+further for each job that was submitted here since, as many nearer as the queue has moved by its pace. Where there is
+no read to count on from, a submit has one of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import ceil
@@ -28,11 +30,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Positions"]
 
+_log = logging.getLogger("headrace.hub")
+
 MAX_READS_PER_SECOND = 20
 READ_TIMEOUT_SECONDS = 1.0
-"""Maximum seconds that a submit waits for its position."""
-MAX_COUNTED_SECONDS = 10.0
-"""Maximum age of a read from which positions are counted on."""
+"""Maximum seconds of a read; a submit waits for one, and for what is left of the one before."""
+MAX_COUNTED_SECONDS = 60.0
+"""Age of a read from which on positions are counted on only if there is no time for another."""
+MAX_FIRST_READS, FIRST_READS_PER_SECOND = 100, 25
+"""Further reads, at once and per second, for jobs that cannot be counted on: of a queue or priority that was not read
+in the last minute, and jobs that existed before."""
 _MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS = 10, 100
 """Milliseconds per second, and at once, that may be spent on reading positions: in a long queue each takes long."""
 _MAX_QUEUES = 1000
@@ -43,15 +50,19 @@ _UNKNOWN: _Position = (None, None)
 
 
 class Positions:
-    """The positions of new jobs, by queue: so many reads a second, and fewer where queues are long."""
+    """The positions of new jobs, by queue: so many reads a second, and fewer where queues are long.
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    ``required``: a job that cannot be counted on is read though reads have taken their time.
+    """
+
+    def __init__(self, app: App, *, required: bool = True) -> None:
+        self._app, self._required = app, required
         self._queues: dict[str, _QueueReads] = {}
         self._count, self._time = (
-            Allowance(MAX_READS_PER_SECOND, MAX_READS_PER_SECOND),
-            Allowance(_BURST_MILLISECONDS, _MILLISECONDS_PER_SECOND),
+            Allowance(MAX_READS_PER_SECOND, MAX_READS_PER_SECOND, MAX_READS_PER_SECOND),
+            Allowance(_BURST_MILLISECONDS, _MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS),
         )
+        self._first = Allowance(MAX_FIRST_READS, FIRST_READS_PER_SECOND, MAX_FIRST_READS)
 
     async def of(self, job: Job, *, new: bool = True) -> _Position:
         """Return the position and the estimated start of a job; None where unknown. ``new``: it was submitted just
@@ -60,8 +71,10 @@ class Positions:
         if job.held or job.ended or seen_status(job, now) is not Status.QUEUED:
             return _UNKNOWN
         queue = self._queues.get(job.queue) or self._add(job.queue)
-        counted = queue.counted_on(job.priority, now) if new else None
-        if (counted is not None and queue.is_reading) or not self.may_read:
+        counted, recent = queue.counted_on(job.priority, now) if new else (None, False)
+        if counted is not None and recent and (queue.is_reading or not self._may_read()):
+            return counted
+        if not queue.is_waiting and not self._may_read() and not self._may_read_first():
             return counted or _UNKNOWN
         place = await queue.read(job, new=new)
         if place is not None:
@@ -74,11 +87,17 @@ class Positions:
         added = self._queues[name] = _QueueReads(self)
         return added
 
-    @property
-    def may_read(self) -> bool:
+    def _may_read(self) -> bool:
         """Whether there is time for a read."""
         now = self._app.host.clock.monotonic()
         return bool(self._count.left(now) and self._time.left(now))
+
+    def _may_read_first(self) -> bool:
+        """Whether there may be a read that there is no time for, and count it."""
+        if not self._required or not self._first.left(self._app.host.clock.monotonic()):
+            return False
+        self._first.spend(1)
+        return True
 
     async def read(self, jobs: Sequence[Job]) -> list[Place | None]:
         """Read the positions of these jobs of one queue, and count what that took; None: unknown."""
@@ -88,6 +107,10 @@ class Positions:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 return await self.places(jobs)
         except (HeadraceError, TimeoutError):  # the jobs are stored, whether their positions are known or not
+            self._first.spend(MAX_FIRST_READS)  # for a few seconds, submits do not wait for a store in trouble
+            return [None] * len(jobs)
+        except Exception:
+            _log.exception("cannot read positions")
             return [None] * len(jobs)
         finally:
             self._count.spend(1)
@@ -110,12 +133,10 @@ class _LastRead(msgspec.Struct, frozen=True):
     asked: dict[int, int]
     """How many jobs of each priority had been submitted here when it began."""
 
-    def counted_on(self, since: int, now: datetime) -> _Position | None:
-        """Return the position and the start of a job with so many others since, itself included; None: too old."""
+    def counted_on(self, since: int, now: datetime) -> _Position:
+        """Return the position and the start of a job with so many others since, itself included."""
         position, start = self.place.position, self.place.estimated_start
         age = (now - self.at).total_seconds()
-        if age > MAX_COUNTED_SECONDS:
-            return None
         if position is None or start is None:
             return None if position is None else position + since, None
         seconds_per_job = max(0.0, (start - self.at).total_seconds() / position)
@@ -143,14 +164,19 @@ class _QueueReads:
         """Whether a read is under way, which may have begun before a job was stored that comes now."""
         return self._reading
 
-    def counted_on(self, priority: int, now: datetime) -> _Position | None:
-        """Count one more job; return its position by the last read, or None: there was none, or it is too old."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a read is about to begin, which can be shared."""
+        return bool(self._waiting)
+
+    def counted_on(self, priority: int, now: datetime) -> tuple[_Position | None, bool]:
+        """Count one more job; return its position by the last read, and whether that is recent; None: there is none."""
         self._asked[priority] = self._asked.get(priority, 0) + 1
         last = self._last.get(priority)
         if last is None:
-            return None
+            return None, False
         since = sum(count - last.asked.get(one, 0) for one, count in self._asked.items() if one >= priority)
-        return last.counted_on(since, now)
+        return last.counted_on(since, now), (now - last.at).total_seconds() <= MAX_COUNTED_SECONDS
 
     async def read(self, job: Job, *, new: bool) -> Place | None:
         """Return the position of the job, by a read that begins after this call; None: unknown."""
@@ -173,7 +199,11 @@ class _QueueReads:
                         if not future.done():  # its client may be gone
                             future.set_result(place)
         finally:
+            left, self._waiting = self._waiting, []
             self._task, self._reading = None, False
+            for *_, future in left:  # after a cancel: their jobs are stored
+                if not future.done():
+                    future.set_result(None)
 
     async def _read(self, jobs: list[Job], new: list[bool]) -> list[Place | None]:
         at, asked = self._positions.now(), self._asked.copy()

@@ -203,6 +203,16 @@ async def test_positions_are_told_and_null_where_unknown(hub: Served, monkeypatc
     assert await submit(queue="held") == (1, None), "nothing is taken from a paused queue"
 
 
+async def test_a_duplicate_has_the_position_of_its_job_and_moves_no_other(small: Served) -> None:
+    async def position(key: str) -> int | None:
+        answer = await small.client.post("/api/jobs", json={"task": "add", "payload": {"a": 1}, "dedup": key})
+        place: int | None = answer.json()["position"]
+        small.hub.positions._time.spend(1000)  # what is new is counted on
+        return place
+
+    assert [await position(key) for key in "abac"] == [1, 2, 1, 3]
+
+
 async def test_every_one_of_many_at_once_gets_a_position(small: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 45)
     body = {"task": "add", "payload": {"a": 1}}

@@ -13,7 +13,7 @@ from headrace.core.codec.record import Record
 from headrace.core.limits.settings import Limits, limits_of
 from headrace.core.matching.match import meets
 from headrace.core.stats.load import Load, Loads
-from headrace.core.stats.own_tasks import is_own, runs_only_own
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Totals
 from headrace.core.stats.scale import Demand, Runs, advise, mixed_runs, most_at_once, runs_of
 from headrace.core.times import Seconds, seconds
@@ -204,7 +204,7 @@ def _known_queues(reading: Reading) -> Iterator[str]:
     yield from (load.queue for load in reading.loads.loads)
     yield from (name for name in reading.limits.queues if not is_own(name))
     for row in reading.workers:
-        if not runs_only_own(row.info.tasks):
+        if not row.info.own:
             yield from row.info.queues or ()
 
 
@@ -275,7 +275,7 @@ def _demand(reading: Reading, loads: Sequence[Load], stopped: Sequence[Load] = (
 def _may_run(row: WorkerRow, queue: str, loads: Sequence[Load], limits: Limits) -> bool:
     """Whether a worker may run any of these jobs; where there are none, whether it serves the queue."""
     info = row.info
-    if runs_only_own(info.tasks) or (info.queues is not None and queue not in info.queues):
+    if info.own or (info.queues is not None and queue not in info.queues):
         return False
     if info.customers is not None and not limits.queue(queue).by_customer:
         return False

@@ -46,7 +46,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     job_id: UUID
     status: Status
     position: int | None
-    """1 is the next in its queue; null: not queued, or unknown."""
+    """1 is the next in its queue; null: not queued, too far behind, or not read in time."""
     estimated_start: datetime | None
     """null: unknown."""
     created_at: datetime
@@ -109,7 +109,7 @@ async def submit(ask: OperationRequest) -> OperationReply:
     handle = await draft.submit()
     job = handle.last
     assert job is not None
-    position, start = await ask.hub.positions.of(job)
+    position, start = await ask.hub.positions.of(job, new=not handle.duplicate)
     submitted = Submitted(
         job_id=job.id,
         status=seen_status(job, ask.hub.app.host.clock.now()) if handle.duplicate else job.status,
