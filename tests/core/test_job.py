@@ -192,6 +192,13 @@ def test_headers_and_queries_have_several_values_in_their_order() -> None:
     assert (record["headers"], record["query"]) == ({"accept": ["b", "a", "b"]}, [["q", "2"], ["flag", ""], ["q", "1"]])
 
 
+def test_a_query_that_was_stored_by_name_is_read_as_pairs() -> None:
+    text = msgspec.json.encode({"task": "t", "created_at": NOW, "query": {"a": ["1", "2"], "flag": [""]}})
+    job = replace(submitted(), spec=spec_of(text.decode()))
+    assert job.query == (("a", "1"), ("a", "2"), ("flag", ""))
+    assert job.to_dict()["query"] == job["query"] == [["a", "1"], ["a", "2"], ["flag", ""]]
+
+
 def test_the_version_before_can_read_a_spec_with_webhooks() -> None:
     spec = Spec(task="t", created_at=NOW, webhook=(Target("wh_1", ("completed",)),))
     text = msgspec.json.encode(spec)

@@ -220,6 +220,15 @@ def test_a_job_is_queued_until_its_first_assignment() -> None:
     assert found.processed == 3.0
 
 
+def test_no_job_was_queued_for_a_negative_time_whatever_the_clock_did() -> None:
+    sums = FinishTotals()
+    sums.completed.append((attempted(1, 1, Status.COMPLETED, queued=-3.0), AT, AT))
+    sums.ended(attempted(1, 1, Status.FAILED), Outcome.FAILED, AT, AT, AT - 60 * SECOND)
+    sums.gather()
+    found = totals_of(sums)
+    assert (found.assigned, found.queued) == (2, 0.0)
+
+
 def test_a_first_attempt_that_failed_was_queued_as_well() -> None:
     sums, job = FinishTotals(), attempted(1, 1, Status.RETRYING)
     sums.ended(replace(job, assigned_at=None), Outcome.FAILED, AT, AT + SECOND, job.assigned_at)

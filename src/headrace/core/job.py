@@ -46,8 +46,9 @@ __all__ = [
 
 
 Values = dict[str, tuple[str, ...]]
+"""The values of each name, in their order: a header may be given more than once."""
 Pairs = tuple[tuple[str, str], ...]
-"""The values of each name, in their order: a header or a parameter may be given more than once."""
+"""Names and values, in the order of all: a parameter may be given more than once."""
 AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
 OnDuplicate = Literal["return", "raise", "replace"]
@@ -70,7 +71,8 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     customer: str | None = None
     headers: Values | None = None
     route: dict[str, Any] | None = None
-    query: Pairs | None = None
+    query: Pairs | Values | None = None
+    """By name where an earlier version stored it; ``Job.query`` is always pairs."""
     requires: dict[str, Any] = {}
     dedup: str | None = None
     dedup_for: float | None = None
@@ -235,8 +237,11 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     @property
     def query(self) -> Pairs | None:
         """The query parameters of the HTTP request that submitted it: pairs of name and value, as the client sent
-        them."""
-        return self.spec.query
+        them; grouped by name if an earlier version stored them."""
+        query = self.spec.query
+        if isinstance(query, dict):
+            return tuple((name, value) for name, values in query.items() for value in values)
+        return query
 
     @property
     def request_key(self) -> str | None:
@@ -401,8 +406,8 @@ _INNER = frozenset(
         "told",
     }
 )
-_NOW = ("queue", "priority", "asked_queue", "asked_priority", "priority_band")
-"""What may have changed since the submit, and what was requested."""
+_NOW = ("queue", "priority", "asked_queue", "asked_priority", "priority_band", "query")
+"""What may have changed since the submit, what was requested, and what earlier versions stored otherwise."""
 _MADE = {
     "payload": dict[str, Any],
     "result": Any,
@@ -411,8 +416,9 @@ _MADE = {
     "asked_queue": str,
     "asked_priority": int,
     "priority_band": PriorityBand,
+    "query": Pairs | None,
 }
-"""What the record has beside its fields."""
+"""What the record has beside its fields, or in another form."""
 _NAMES = dict.fromkeys(
     ("id", *Spec.__struct_fields__, *(name for name in Job.__struct_fields__ if name not in _INNER), *_MADE)
 )

@@ -144,7 +144,9 @@ class FinishTotals:
                 count += 1
                 if job.attempt == 1 and (assigned := job.assigned_at) is not None:
                     first += 1
-                    queued += (assigned - job.arrived_at).total_seconds()
+                    seconds = (assigned - job.arrived_at).total_seconds()
+                    if seconds > 0.0:  # unless a clock was set
+                        queued += seconds
                 elif job.charged > 1:
                     totals.repeated += 1
                 seconds = (began - job.arrived_at).total_seconds()

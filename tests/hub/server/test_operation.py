@@ -1,4 +1,5 @@
-"""Statuses in the words that a request asks for: at every operation that has statuses, and in no other."""
+"""Statuses in the words that a request asks for: at every operation that has statuses or is about jobs, and in no
+other."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from tests.support.until import until
 
 PATHS = document(OPERATIONS)["paths"]
 SCHEMAS = document(OPERATIONS)["components"]["schemas"]
-BESIDES = {"get_result", "explain_job"}
-"""Their types do not say that they have statuses: one says it in a problem, the other in details."""
+ABOUT_JOBS = ("/api/jobs", "/api/batches")
+"""A client may send its words with every request about these, also where the reply has no status."""
 
 
 def mentions(schema: Any, seen: frozenset[str] = frozenset()) -> bool:
@@ -57,10 +58,12 @@ def takes_words(one: dict[str, Any]) -> bool:
     return any(parameter["name"] == "words" for parameter in one.get("parameters", ()))
 
 
-def test_every_operation_that_has_statuses_takes_words() -> None:
+def test_every_operation_that_has_statuses_or_is_about_jobs_takes_words() -> None:
     found = {one["operationId"] for _, _, one in operations() if has_statuses(one)}
     assert len(found) > 30
-    assert {one["operationId"] for _, _, one in operations() if takes_words(one)} == found | BESIDES
+    about = {one["operationId"] for _, path, one in operations() if path.startswith(ABOUT_JOBS)}
+    assert {"get_history", "get_logs", "get_items", "list_batches", "get_batch", "cancel_batch"} <= about - found
+    assert {one["operationId"] for _, _, one in operations() if takes_words(one)} == found | about
     assert {"list_jobs", "count_jobs", "get_job", "feed", "job_events", "stats", "act_on_jobs", "list_queues"} <= found
 
 

@@ -151,7 +151,7 @@ _VIEW = {
     "on_failure": None,
 }
 
-_batch_of = operations_of("/api/batches/{id}", {"id": _ID}, BatchView, _VIEW, bounded="batch")
+_batch_of = operations_of("/api/batches/{id}", {"id": _ID}, BatchView, _VIEW, bounded="batch", words=True)
 
 OPERATIONS = (
     Operation(
@@ -161,6 +161,7 @@ OPERATIONS = (
         bounded="found",
         do=list_batches,
         query=BatchesAsked,
+        words=True,
         gives={200: BatchPage},
         answered={"items": [_VIEW], "cursor": None},
     ),

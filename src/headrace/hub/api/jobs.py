@@ -332,6 +332,7 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         "The attempts of a job, and what was done to it",
         "read",
         get_history,
+        words=True,
         gives={200: History},
         answered={
             "attempts": [
@@ -346,6 +347,7 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         "read",
         get_logs,
         query=ReadLogs,
+        words=True,
         gives={200: LogPage},
         lines=(None, LogLine),
         answered={"items": [_LINE], "cursor": "1.1"},
@@ -356,6 +358,7 @@ OPERATIONS = (  # paths with a word in place of the id come before those with an
         "read",
         get_items,
         query=ReadItems,
+        words=True,
         gives={200: ItemPage},
         lines=(None, StreamItem[Any]),
         answered={"items": [{"value": "row 1", "attempt": 1, "number": 1, "restarted": False}], "cursor": "1.1"},

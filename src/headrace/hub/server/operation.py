@@ -107,7 +107,8 @@ class Operation:
     live: bool = False
     """It may take long: it streams or waits."""
     words: bool = False
-    """It has statuses where its types do not say so, as in a text."""
+    """It takes ``?words=`` though its types have no status: it has them in a text, or is about jobs, so that a client
+    may send the parameter with each of its requests about them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.do, "__name__", ""))
