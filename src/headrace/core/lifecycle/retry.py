@@ -28,8 +28,8 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
 
 
 _TIMEOUT_NAMES = frozenset({"timeouterror", "builtins.timeouterror", "timeout"})
-"""The names of a timeout in ``give_up_on``, in any case: of its class, not of the classes above it; the type of its error
-and the status of the EmProps page."""
+"""The names of a timeout in ``give_up_on``, any case: of its class, not of those above it; the type of its error and
+the status of the EmProps page."""
 
 
 def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
