@@ -7,11 +7,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Self, cast
 from uuid import UUID
 
 import pytest
 
+from headrace.core.attempt import TimedOut
 from headrace.core.defaults import Rules
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Status
@@ -22,8 +24,10 @@ from headrace.runtime.host import Host
 from headrace.runtime.store_clock import StoreClock
 from headrace.runtime.writes.writer import Writer
 from headrace.worker.execution.context import Context
+from headrace.worker.execution.signs import SignThrottle
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
+from tests.core.stand import running as running_job
 from tests.support.faults import Instead
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -158,6 +162,19 @@ async def test_a_blocked_loop_ends_what_gives_no_sign_and_writes_the_signs_of_th
         assert not gate.is_set()
         gate.set()
         assert (await shop.ended(live)).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize(("silent", "ends"), [(60.0, False), (1000.0, True)])
+def test_signs_that_a_blocked_loop_keeps_back_are_not_missed_at_once(silent: float, ends: bool) -> None:
+    host = SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 5.0 + silent), uptime=lambda: 0.0)
+    engine = SimpleNamespace(rules=Rules(timeout_slack=900.0), another_session=lambda: None)
+    heartbeat = Heartbeat(cast(Any, None), cast(Any, engine), cast(Any, host), cast(Any, None))
+    run = SimpleNamespace(late=None, signs=SignThrottle(5.0, 0.0), timed_out=TimedOut)
+    job = running_job()
+    assert job.started_at is not None
+    change = heartbeat._overdue(cast(Any, run), job, job.started_at, 1.0, job.started_at, 0.5)
+    assert (change is not None) == ends
+    assert run.late is None, "the loop decides for itself"
 
 
 @pytest.mark.parametrize("by", [3600.0, -3600.0])

@@ -265,10 +265,12 @@ class Heartbeat:
         """The change that the loop would have written by now: the end if the timeout is over or signs are missing,
         otherwise the start, or a sign. ``ran``: for how many seconds the handler has run, by monotonic time."""
         timeout, signs, monotonic = job.spec.timeout, run.signs, self._host.clock.monotonic()
-        if signs is not None and signs.left(monotonic) <= 0:
-            run.late = run.late or timeout_error(job, signs.heartbeat)
-        if (timeout is not None and ran >= timeout) or run.late is not None:
-            return finish(job, run.timed_out(), now, chance, self._rules, started_at)
+        late = run.late
+        # Not at the first finding: signs of coroutines are missing because the loop stands still.
+        if late is None and signs is not None and signs.left(monotonic) <= -self._rules.timeout_check:
+            late = timeout_error(job, signs.heartbeat)
+        if (timeout is not None and ran >= timeout) or late is not None:
+            return finish(job, run.timed_out(late), now, chance, self._rules, started_at)
         if job.status is not Status.RUNNING:
             return start_or_release(job, started_at, self._rules)
         if signs is None or not signs.is_unwritten or signs.wait(monotonic) > 0:

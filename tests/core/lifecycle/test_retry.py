@@ -193,6 +193,9 @@ def test_a_policy_of_an_earlier_version_has_no_function() -> None:
         (Retry(retry_on=["TimeoutError"], give_up_on=[KeyError]), None),
         (Retry(give_up_on=[TimeoutError]), "TimeoutError"),
         (Retry(give_up_on=["TIMEOUT"]), "TIMEOUT"),
+        (Retry(give_up_on=["timeout"]), "timeout"),
+        (Retry(give_up_on=["Timeout"]), "Timeout"),
+        (Retry(give_up_on=[OSError, Exception, "httpx.TimeoutException"]), None),
     ],
 )
 def test_only_giving_up_on_a_time_out_rules_out_its_retry(policy: Retry, named: str | None) -> None:

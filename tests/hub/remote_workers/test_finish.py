@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headrace.core.status import Reason, Status
+from headrace.hub.remote_workers.finish import _failed, _released
+from tests.cli.records import job
 from tests.hub.api.world import world
 from tests.hub.remote_workers.working import work
 from tests.support.until import until
@@ -38,3 +41,10 @@ async def test_a_worker_says_itself_how_long_it_took(tmp_path: Path) -> None:
         [series] = (await app.stats.charts()).series
         assert series.total.running is not None
         assert (series.total.running.count, series.total.running.mean) == (4, 191 / 4)
+
+
+def test_a_failure_says_its_reason() -> None:
+    timed_out = job(status=Status.FAILED, reason=Reason.TIMEOUT)
+    assert _failed(timed_out, None).reason is Reason.TIMEOUT
+    assert _failed(job(status=Status.QUEUED), None).reason is None, "it was retried by hand since"
+    assert _released(job(status=Status.CANCELLED, reason=Reason.USER), None).reason is Reason.USER

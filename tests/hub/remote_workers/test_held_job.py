@@ -12,6 +12,7 @@ import pytest
 from headrace import App, Status
 from headrace.core.job import Job
 from headrace.core.status import Outcome
+from headrace.errors import Unavailable
 from headrace.hub import HubOptions
 from tests.hub.remote_workers.working import submitted, work
 from tests.hub.serving import Served, serving
@@ -126,3 +127,24 @@ async def test_deadlines_of_silent_workers_are_kept(tmp_path: Path, monkeypatch:
         await working
         await work(hub.client, "complete_job", lease=lives["lease"], result=1)
         assert (await app.jobs.get(lives["job_id"])).status is Status.COMPLETED
+
+
+async def test_a_sign_that_was_not_stored_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        given = await assigned(hub, heartbeat=600)
+        await work(hub.client, "start_job", lease=given["lease"])
+        [held] = [held for worker in hub.hub.fleet.workers.values() for held in worker.held.values()]
+        assert held._signs is not None
+        held._signs._written_at -= 300
+        held._signs.last_at = held.writer.host.clock.monotonic()
+
+        async def refuses(*args: object) -> Job:
+            raise Unavailable("not now")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(held, "written", refuses)
+            with pytest.raises(Unavailable):
+                await held.write_sign()
+        assert held.sign_due
+        await held.write_sign()
+        assert not held.sign_due

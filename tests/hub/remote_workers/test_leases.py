@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from headrace import App, Status
 from headrace.runtime import signatures
@@ -227,3 +228,15 @@ async def test_a_job_that_another_of_that_name_had_needs_its_lease(tmp_path: Pat
             del hub.hub.fleet.workers[gone]  # as after a restart of the hub
         assert (await said(hub.client, "complete_job", **done)).status_code == 409, "the history knows both"
         assert (await work(hub.client, "complete_job", **done, lease=second["lease"]))["type"] == "job_completed"
+
+
+async def test_a_job_whose_offer_was_lost_needs_its_lease(tmp_path: Path) -> None:
+    """Such an offer leaves no attempt: whose it was is not on record."""
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        id = await submitted(hub.client)
+        given = await work(hub.client, "claim_job", worker_id="w", capabilities=CAN, wait=20)
+        [held] = [held for worker in hub.hub.fleet.workers.values() for held in worker.held.values()]
+        held.job = replace(held.job, unstarted_losses=1)
+        done = {"worker_id": "w", "job_id": id, "result": None}
+        assert (await said(hub.client, "complete_job", **done)).status_code == 409
+        assert (await work(hub.client, "complete_job", **done, lease=given["lease"]))["type"] == "job_completed"

@@ -27,8 +27,9 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
     return tuple(names)
 
 
-_TIMEOUT_NAMES = (*error_names(TimeoutError), "Timeout", "TIMEOUT")
-"""The names of a timeout in ``give_up_on``: also the type of its error, and the status of the EmProps page."""
+_TIMEOUT_NAMES = frozenset({"timeouterror", "builtins.timeouterror", "timeout"})
+"""The names of a timeout in ``give_up_on``, any case: of its class, not of those above it; the type of its error and
+the status of the EmProps page."""
 
 
 def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
@@ -188,7 +189,7 @@ class Retry(_Called):
 
     def objection(self, names: Sequence[str]) -> str | None:
         """Return why an error with these class names, its own first, may not be retried, in words; None: it may."""
-        if (given_up := self._given_up(names)) is not None:
+        if (given_up := _given_up(next((name for name in names if name in self.give_up_on), None))) is not None:
             return given_up
         if not self.retry_on or any(name in self.retry_on for name in names):
             return None
@@ -197,10 +198,11 @@ class Retry(_Called):
     def timeout_objection(self) -> str | None:
         """Return why a timeout may not be retried, in words; None: it may.
 
-        ``retry_on`` decides about errors of the handler, and a timeout is none: only ``give_up_on`` rules it out.
+        ``retry_on`` decides about errors of the handler, and a timeout is none: only ``TimeoutError`` in
+        ``give_up_on`` rules it out.
         """
-        return self._given_up(_TIMEOUT_NAMES)
+        return _given_up(next((name for name in self.give_up_on if name.lower() in _TIMEOUT_NAMES), None))
 
-    def _given_up(self, names: Sequence[str]) -> str | None:
-        named = next((name for name in names if name in self.give_up_on), None)
-        return None if named is None else f"give_up_on names {named.removeprefix('builtins.')}"
+
+def _given_up(named: str | None) -> str | None:
+    return None if named is None else f"give_up_on names {named.removeprefix('builtins.')}"

@@ -81,7 +81,8 @@ def _failed(job: Job, attempt: Attempt | None) -> JobFailed:
     status = Status.RETRYING if retry_at is not None else Status.FAILED
     if retry_at is None and job.status is Status.CANCELLED:
         status = Status.CANCELLED
-    return JobFailed(job_id=job.id, status=status, retry_at=retry_at)
+    reason = job.reason if job.status is status else None
+    return JobFailed(job_id=job.id, status=status, retry_at=retry_at, reason=reason)
 
 
 async def snooze_job(peer: Peer, given: SnoozeJob) -> JobSnoozed:
@@ -104,7 +105,7 @@ async def release_job(peer: Peer, given: ReleaseJob) -> JobReleased:
 
 
 def _released(job: Job, attempt: Attempt | None) -> JobReleased:
-    return JobReleased(job_id=job.id, status=job.status)
+    return JobReleased(job_id=job.id, status=job.status, reason=job.reason)
 
 
 async def _finished(

@@ -274,6 +274,8 @@ class Fleet:
             return None
         [(worker, epoch)] = holders
         held = worker.held.get(job)
+        if held is not None and held.job.unstarted_losses > 0:
+            return None  # offers that were lost leave no attempt that says whose they were
         if held is not None and held.job.attempt > 0 and await self._was_held_by(name, job, except_by=worker.id):
             return None
         return JobLease(job, epoch, worker.id)

@@ -134,9 +134,10 @@ class HeldJob:
         async with self.lock:
             if not self.ending and (newest := self._reports.take(clock.monotonic())) is not None:
                 await self.started()
-                if self._signs is not None:
-                    self._signs.written(clock.monotonic())
+                monotonic = clock.monotonic()
                 await self.written(lambda job, now: progress(job, now, newest, rules, remote=True))
+                if self._signs is not None:
+                    self._signs.written(monotonic)
 
     async def signed(self) -> None:
         """Note that the worker said something of the job: it is written at once, or as soon as it may be."""
@@ -159,8 +160,8 @@ class HeldJob:
                 return
             monotonic = clock.monotonic()
             at = clock.now() - timedelta(seconds=monotonic - signs.last_at)
-            signs.written(monotonic)
             await self.written(lambda job, _: sign(job, at, rules, remote=True))
+            signs.written(monotonic)
 
     async def finish(
         self, ends: Callable[[Job, datetime], Ending], took: float | None, *, starts: bool

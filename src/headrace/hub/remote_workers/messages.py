@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from headrace.core.defaults import MAX_COUNT, MAX_MESSAGE_LINES
 from headrace.core.defaults import MAX_LONG_POLL_SECONDS as LONGEST_WAIT
-from headrace.core.status import Status
+from headrace.core.status import Reason, Status
 from headrace.hub.api.vocabulary import Key, Moment, Name, Span, SubmitBody
 
 __all__ = [
@@ -378,6 +378,8 @@ class JobFailed(_Replied, frozen=True, kw_only=True, tag="job_failed"):
     status: Status
     retry_at: datetime | None
     """When the next attempt is due; null: there will be none."""
+    reason: Reason | None
+    """Why it failed or was cancelled; null: it has not ended."""
 
 
 class JobSnoozed(_Replied, frozen=True, kw_only=True, tag="job_snoozed"):
@@ -393,6 +395,8 @@ class JobReleased(_Replied, frozen=True, kw_only=True, tag="job_released"):
 
     job_id: UUID
     status: Status
+    reason: Reason | None
+    """Why it was cancelled instead; null: it was not."""
 
 
 class HeartbeatAcknowledged(_Replied, frozen=True, kw_only=True, tag="heartbeat_acknowledged"):

@@ -244,7 +244,7 @@ WORK: tuple[WorkMessage, ...] = (
             "error_details": {"error_type": "ServiceTimeoutError", "connector": "comfyui"},
             "processing_time": 120.0,
         },
-        answered={"type": "job_failed", "job_id": _ID, "status": "retrying", "retry_at": _AT},
+        answered={"type": "job_failed", "job_id": _ID, "status": "retrying", "retry_at": _AT, "reason": None},
     ),
     WorkMessage(
         summary="Have a job wait, uncharged",
@@ -256,7 +256,7 @@ WORK: tuple[WorkMessage, ...] = (
         summary="Give a job back, uncharged",
         do=finish.release_job,
         example=_OF_JOB,
-        answered={"type": "job_released", "job_id": _ID, "status": "queued"},
+        answered={"type": "job_released", "job_id": _ID, "status": "queued", "reason": None},
     ),
     WorkMessage(
         summary="Show that a worker lives, and hear what it must stop",

@@ -230,9 +230,9 @@ class Run(Caller):
             await self._entry_writer.finish()
         self.finish(ending if self._leaving is None else self._leaving[0])
 
-    def timed_out(self) -> TimedOut:
-        """The ending of a run that is out of time."""
-        return timed_out_in(self._ctx, TimedOut(self.late))
+    def timed_out(self, late: ErrorInfo | None) -> TimedOut:
+        """The ending of a run that is out of time; ``late``: its error, if that is not the usual one."""
+        return timed_out_in(self._ctx, TimedOut(late))
 
     def _cancelled(self) -> Ending:
         if self._why is not None:
