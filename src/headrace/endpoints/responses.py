@@ -41,6 +41,9 @@ class Answers:
     words: Vocabulary = HEADRACE
     """The words for statuses: those of the router, or those that a request asks for."""
 
+    history: Sequence[Attempt] = ()
+    """The attempts of the job to be shown that have ended."""
+
     def __init__(self, *, tracebacks: bool = False) -> None:
         """``tracebacks``: show those of failed jobs, for services without outside access."""
         self.tracebacks = tracebacks
@@ -51,6 +54,12 @@ class Answers:
             return self
         made = copy(self)
         made.words = words
+        return made
+
+    def with_history(self, history: Sequence[Attempt]) -> Self:
+        """Return the same, for a job with these attempts; no argument of ``shown``, which a service may replace."""
+        made = copy(self)
+        made.history = history
         return made
 
     def document(self, job: Job, address: str | None) -> Any:
@@ -70,11 +79,9 @@ class Answers:
         """Respond with the reason why an ended job has no result, with the error's own status."""
         return self.problem(failure_of(job, self.tracebacks), headers)
 
-    def shown(
-        self, job: Job, address: str | None, status: int = 200, *, history: Sequence[Attempt] = ()
-    ) -> EndpointResponse:
-        """Respond with the job as it is now; ``history``: its attempts that have ended."""
-        return EndpointResponse(status, self._text(job, address, history), tagged(job, self.words))
+    def shown(self, job: Job, address: str | None, status: int = 200) -> EndpointResponse:
+        """Respond with the job as it is now, and with its ``history``."""
+        return EndpointResponse(status, self._text(job, address, self.history), tagged(job, self.words))
 
     def with_attempts(self, job: Job, address: str | None, history: Sequence[Attempt]) -> Any:
         """Return the document of the job, with its attempts if it is a ``JobDocument``."""

@@ -116,7 +116,7 @@ class StatusPages:
         if job.attempt > (job.status is Status.RUNNING) or job.unstarted_losses:
             history = await self.app.session.engine.records.history(job.id)
             history = hidden_history(history, job, meant=True) if self._hides else history
-        return answers.shown(self._shows(job), asked.where(job.id), status, history=history.attempts)
+        return answers.with_history(history.attempts).shown(self._shows(job), asked.where(job.id), status)
 
     async def result(self, id: str, asked: EndpointRequest, wait: float = 0.0) -> EndpointResponse:
         """Return the result of the job (200), that it goes on (202), or its error, with the error's status."""

@@ -16,7 +16,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from headrace import App, Context, JobOptions, Retry
+from headrace.core.job import Job
 from headrace.endpoints.fastapi import Answers, JobRouter, status_router
+from headrace.endpoints.responses import EndpointResponse
 from headrace.endpoints.starlette import JobRoutes, status_routes
 from headrace.endpoints.tokens import Tokens
 from headrace.errors import ConfigError
@@ -297,6 +299,32 @@ def test_a_routers_own_lifespan_goes_on(tmp_path: Path) -> None:
     with TestClient(api):
         pass
     assert set(began) == {"began", "started"}  # FastAPI may call the latter twice
+
+
+def test_a_wrong_pair_is_refused_at_the_start_also_beside_handlers_of_the_start(tmp_path: Path) -> None:
+    jobs = App(f"sqlite:///{tmp_path}/jobs.db")
+    router = JobRouter(jobs, on_startup=[lambda: None])
+    router.post("/add")(_nothing)
+    api = FastAPI()
+    api.include_router(router)
+    for prefix in ("/a", "/b"):
+        api.include_router(status_router(jobs, public=True, prefix=prefix))
+    with pytest.raises(ConfigError, match="status"), TestClient(api):
+        pass
+
+
+async def _nothing() -> None: ...
+
+
+async def test_a_service_that_answers_by_itself_still_deletes(tmp_path: Path) -> None:
+    class Own(Answers):
+        def shown(self, job: Job, address: str | None, status: int = 200) -> EndpointResponse:
+            return EndpointResponse(status, b'{"mine": true}', {})
+
+    service = Service(tmp_path, public=True, answers=Own())
+    async with serving(service.build(worker=False)) as web:
+        place = (await web.client.post("/wait/1")).headers["location"]
+        assert (await web.client.delete(place)).json() == {"mine": True}
 
 
 async def test_acts_are_there_only_if_they_are_asked_for(tmp_path: Path) -> None:

@@ -148,3 +148,25 @@ async def test_a_sign_that_was_not_stored_is_written_again(tmp_path: Path, monke
         assert held.sign_due
         await held.write_sign()
         assert not held.sign_due
+
+
+async def test_a_sign_that_cannot_be_written_delays_no_beat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        given = await assigned(hub, heartbeat=600)
+        await work(hub.client, "start_job", lease=given["lease"])
+        [held] = [held for worker in hub.hub.fleet.workers.values() for held in worker.held.values()]
+        assert held._signs is not None
+        reached = asyncio.Event()
+
+        async def waits(*args: object) -> Job:
+            reached.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr(held, "written", waits)
+        held._signs._written_at -= 300
+        held._signs.last_at = held.writer.host.clock.monotonic()
+        async with asyncio.timeout(20):
+            await reached.wait()
+            token = (await work(hub.client, "register_worker", worker_id="another", tasks=["x"]))["token"]
+            assert (await work(hub.client, "heartbeat", token=token))["type"] == "heartbeat_acknowledged"

@@ -235,10 +235,13 @@ def _answered(
 def _place(jobs: App, values: dict[str, Any], only: str | None) -> tuple[str | None, StatusPages | None]:
     """Return the address at which the project shows the jobs of an App, and its pages; ``only``: of this namespace.
 
-    :raises Misused: there are no pages of this namespace
+    :raises Misused: there are no pages of this namespace, or several and none is named
     """
     if only is not None and only not in _shown:
         raise Misused(f"job_view: status names {only!r}, and status_urls of these namespaces are there: {list(_shown)}")
+    several = [name for name, pages in _shown.items() if pages.app is jobs]
+    if only is None and len(several) > 1:
+        raise Misused(f"job_view: status_urls of several namespaces show its jobs: name one with status=, of {several}")
     for namespace, pages in _shown.items():
         for given in ({"id": PLACE}, {**values, "id": PLACE}):
             if pages.app is jobs and only in (None, namespace):

@@ -98,9 +98,9 @@ class JobRouter(APIRouter):
         pages = named_pages(None if status is None else status.routes, expanded)
         choice = StatusChoice("JobRouter", jobs, pages, fixed=status_url is not None, asks=asks)
         self._addresses = Addresses(jobs, choice, expanded, status_url)
-        if not (router.get("on_startup") or router.get("on_shutdown")):  # which a lifespan would replace
-            router["lifespan"] = self._checked(router.get("lifespan"))
         super().__init__(**router)
+        # That which is made, also of on_startup and on_shutdown, which a lifespan given above would replace.
+        self.lifespan_context = self._checked(self.lifespan_context)
         self.jobs = jobs
         """The App that stores the jobs."""
         self._identity, self._cookies = identity, tuple(cookies)
@@ -116,17 +116,14 @@ class JobRouter(APIRouter):
             words=words,
         )
 
-    def _checked(self, lifespan: Lifespan[Any] | None) -> Lifespan[Any]:
+    def _checked(self, lifespan: Lifespan[Any]) -> Lifespan[Any]:
         """Return a lifespan that also checks the status pages when the service starts."""
 
         @asynccontextmanager
         async def checked(asgi: Any) -> AsyncIterator[Any]:
             self._addresses.check(asgi)
-            if lifespan is None:
-                yield
-            else:
-                async with lifespan(asgi) as state:
-                    yield state
+            async with lifespan(asgi) as state:
+                yield state
 
         return checked
 

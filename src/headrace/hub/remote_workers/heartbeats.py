@@ -19,7 +19,7 @@ from headrace.core.status import HELD
 from headrace.engine import Alive, Beat, Dead
 from headrace.engine.values import MAX_BATCH
 from headrace.errors import EngineError, StoreLost, TransitionRefused
-from headrace.hub.remote_workers.held_job import LeaseLost
+from headrace.hub.remote_workers.held_job import HeldJob, LeaseLost
 from headrace.hub.remote_workers.messages import CancelJob, HeartbeatAcknowledged
 from headrace.hub.remote_workers.remote_worker import RemoteWorker
 
@@ -50,6 +50,8 @@ class Beats:
         self._cancelled: set[UUID] = set()
         self._settings_rev: int | None = None
         """The rev of the settings in the reply to the last beat."""
+        self._signing: asyncio.Task[None] | None = None
+        """Writes signs of jobs."""
 
     @property
     def every(self) -> float:
@@ -107,7 +109,14 @@ class Beats:
     # -- the loop
 
     async def run(self) -> None:
-        """Beat as often as is needed, and notify workers of jobs that they must stop."""
+        """Beat as often as is needed, notify workers of jobs that they must stop, and have signs written."""
+        try:
+            await self._run()
+        finally:
+            if self._signing is not None:
+                self._signing.cancel()
+
+    async def _run(self) -> None:
         host = self._fleet.session.host
         last, tick = self._fleet.monotonic(), min(_TICK_SECONDS, self.every / 4)
         while True:
@@ -117,7 +126,7 @@ class Beats:
                 await self._notify_cancelled()
                 await self._fleet.leaving.look(self._settings_rev)
                 self._notify_late()
-                await self._write_signs()
+                self._write_signs()
                 since = self._fleet.monotonic() - last
                 if since >= (min(MIN_BEAT_SECONDS, self.every / 4) if self._asked else self.every / _BEATS_PER_SILENCE):
                     last = self._fleet.monotonic()
@@ -291,12 +300,16 @@ class Beats:
             if worker.link is not None and worker.held:
                 self._notify(worker)
 
-    async def _write_signs(self) -> None:
-        """Write the signs of jobs with a heartbeat that came too soon after others."""
-        held = [one for worker in self._fleet.workers.values() for one in worker.held.values() if one.sign_due]
-        for answer in await asyncio.gather(*(one.write_sign() for one in held), return_exceptions=True):
-            if isinstance(answer, BaseException) and not isinstance(answer, LeaseLost | TransitionRefused):
-                raise answer
+    def _write_signs(self) -> None:
+        """Have the signs of jobs with a heartbeat written that came too soon after others.
+
+        Beside the beats: a row that a transaction of a program keeps locked delays its own sign, and no beat.
+        """
+        if self._signing is not None and not self._signing.done():
+            return
+        held = [one for worker in self._fleet.workers.values() for one in worker.held.values()]
+        due = [one for one in held if one.sign_due and not one.lock.locked()]
+        self._signing = asyncio.create_task(_sign(due), name="headrace-hub-signs") if due else None
 
     def _forget(self) -> None:
         """Forget workers that are not heard here any more: they are dead, or behind another hub."""
@@ -305,3 +318,10 @@ class Beats:
             gone = worker.link is None and not self._fleet.claims.waits(worker)
             if gone and now - worker.heard_at > 1.5 * lease:
                 self._fleet.forget(worker)
+
+
+async def _sign(held: Sequence[HeldJob]) -> None:
+    """Write the signs of these jobs; one that fails is due again at the next tick."""
+    for answer in await asyncio.gather(*(one.write_sign() for one in held), return_exceptions=True):
+        if isinstance(answer, Exception) and not isinstance(answer, LeaseLost | TransitionRefused):
+            _log.warning("the sign of a job was not stored, trying on: %s", answer)
