@@ -2,11 +2,11 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Two test processes for each processor, since many tests wait for servers and children; each process has a server.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; own = getattr(os, "sched_getaffinity", None); print(min(16, 2 * (len(own(0)) if own else os.cpu_count() or 1)))')
+# Five test processes for two processors, since many tests wait for servers and children; each process has a server.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; own = getattr(os, "sched_getaffinity", None); print(min(16, 5 * (len(own(0)) if own else os.cpu_count() or 1) // 2))')
 
 # These tests wait for nothing: more processes than processors would only collect them once more.
-QUICK_WORKERS ?= $(shell expr \( $(WORKERS) + 1 \) / 2)
+QUICK_WORKERS ?= $(shell expr \( $(WORKERS) + 1 \) / 3)
 # What make quick runs: all that decides, two engines, and one look at each of the other rooms.
 SUITE := tests/conformance/test_engines.py
 QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime/writes/test_batcher.py tests/client/submission/test_submit.py tests/test_flow.py \
