@@ -11,7 +11,8 @@ import pytest
 
 from headrace import App, Status
 from headrace.core.job import Job
-from headrace.core.status import Outcome
+from headrace.core.lifecycle.loss import lose
+from headrace.core.status import Cause, Outcome
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
 from tests.hub.remote_workers.working import submitted, work
@@ -170,3 +171,16 @@ async def test_a_sign_that_cannot_be_written_delays_no_beat(tmp_path: Path, monk
             await reached.wait()
             token = (await work(hub.client, "register_worker", worker_id="another", tasks=["x"]))["token"]
             assert (await work(hub.client, "heartbeat", token=token))["type"] == "heartbeat_acknowledged"
+
+
+async def test_a_worker_that_lost_a_job_by_silence_was_the_last_to_fail_it(tmp_path: Path) -> None:
+    async with serving(url_of("sqlite", tmp_path)) as hub:
+        given = await assigned(hub)
+        await work(hub.client, "start_job", lease=given["lease"])
+        app, fleet = hub.app, hub.hub.fleet
+        [worker] = fleet.workers.values()
+        job = await app.jobs.get(given["job_id"])
+        rules = app.session.engine.rules
+        await app.session.writer.apply(lose(job, Cause.TIMEOUT, app.host.clock.now(), 0.5, rules))
+        await fleet.beats.look(worker)
+        assert fleet.claims.failures._worker_of == {job.id: worker.who}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from headrace.client.api.jobs import get_many
 from headrace.core.job import Job
 from headrace.core.query import Filter
-from headrace.core.status import HELD
+from headrace.core.status import HELD, Status
 from headrace.engine import Alive, Beat, Dead
 from headrace.engine.values import MAX_BATCH
 from headrace.errors import EngineError, StoreLost, TransitionRefused
@@ -244,12 +244,19 @@ class Beats:
             for job in page.items:
                 self._saw(by_id, given, job)
             cursor, more = page.cursor, page.cursor is not None
+        lost = dict[UUID, RemoteWorker]()
         for worker in workers:
             for id, held in list(worker.held.items()):
                 if id not in given[worker.id] and held.since < since and not held.lock.locked():
+                    lost[id] = worker
                     fleet.drop(worker, held)
                     if worker.link is not None:
                         worker.link.push(CancelJob(job_id=id, reason="lost"))
+        for found in await get_many(fleet.session, list(lost)) if lost else ():
+            if (
+                found is not None and found.status is Status.RETRYING
+            ):  # it hung there: another worker is to try it first
+                fleet.claims.failures.note(lost[found.id], found)
         return given
 
     def _saw(self, by_id: dict[UUID, RemoteWorker], given: dict[UUID, set[UUID]], job: Job) -> None:
