@@ -58,7 +58,6 @@ def test_who_missed_a_deadline_by_its_silence_was_silent() -> None:
         (Retry(give_up_on=[TimeoutError]), "give_up_on names TimeoutError"),
         (Retry(give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
         (Retry(give_up_on=["Timeout"]), "give_up_on names Timeout"),
-        (Retry(give_up_on=[OSError]), "give_up_on names OSError"),
         (Retry(give_up_on=["TIMEOUT"]), "give_up_on names TIMEOUT"),
         (Retry(retry_on=[TimeoutError], give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
     ],
