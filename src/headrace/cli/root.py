@@ -32,10 +32,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "feed": ("commands.feed", "Follow many jobs as they change."),
     "logs": ("commands.logs", "Show what a job's handler said to logging."),
     "explain": ("commands.jobs", "Say why a job is where it is, or why a worker gets nothing."),
+    "failures": ("commands.failures", "List what fails, in groups of jobs that failed alike."),
     "batch": ("commands.batches", "Show how a batch stands, wait for it, cancel it."),
     "batches": ("commands.batches", "List batches."),
     "ACTIONS": ("commands.actions", ""),
-    "failures": ("commands.failures", "List what fails, in groups of jobs that failed alike."),
     "stats": ("commands.stats", "Count jobs, and balance the books."),
     "charts": ("commands.stats", "Show what was finished of late, and how long it took."),
     "scale": ("commands.scale", "Show how many slots each queue needs, and how many there are."),
@@ -55,6 +55,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them.
 At ``ACTIONS`` are those that are made from the table of actions."""
+
+_HEADINGS = {
+    "demo": "Run",
+    "submit": "Submit",
+    "jobs": "Look at jobs",
+    "cancel": "Change jobs",
+    "stats": "Measure",
+    "queues": "Manage",
+    "prune": "Keep the store in order",
+}
+"""The first command of each group in the list → the heading of the group."""
 
 
 def _listed() -> dict[str, str]:
@@ -98,9 +109,31 @@ class Root(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_listed().items()))
+        """List the commands in groups, without importing them."""
+        lines = _listed()
+        width, heading = max(map(len, lines)), "Commands"
+        groups = dict[str, list[tuple[str, str]]]()
+        for name, line in lines.items():
+            heading = _HEADINGS.get(name, heading)
+            groups.setdefault(heading, []).append((name.ljust(width), line))
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; :raises click.UsageError: there is none, with what may have been meant"""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-"):
+                raise
+            from headrace.client.api.tasks import resembling
+
+            # click knows only commands that are imported.
+            asked = resembling(args[0], _listed()).capitalize()
+            raise click.UsageError(f"{error.message} {asked}".rstrip(), ctx) from None
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
