@@ -1,5 +1,5 @@
-"""Connections of the user as the harness hears of their commits: by events of SQLAlchemy, ``on_commit`` of Django, hooks
-of apsw, and the log of queries of asyncpg. psycopg tells nobody.
+"""Connections of the user as the harness hears of their commits: by events of SQLAlchemy, ``on_commit`` of Django,
+and the statements that apsw and asyncpg tell of. psycopg tells of nothing.
 
 A connection is recognized by the name of its class, so that no driver is imported that is not in use.
 """
@@ -101,6 +101,7 @@ class Listened:
         """Drop what was written since; a savepoint that is not known was there before all of it."""
         known = savepoint in self._savepoints
         self._within = [(write, within) for write, within in self._within if known and savepoint not in within]
+        self._savepoints = self._savepoints[: self._savepoints.index(savepoint)] if known else []
 
 
 def _not_begun(how: str) -> ConfigError:
@@ -179,10 +180,13 @@ class _Connection(_Events):
             getattr(self._connection, "sync_connection", self._connection),
             commit=lambda connection: self.committed(),
             rollback=lambda connection: self.rolled_back(),
-            savepoint=lambda connection, name: self.begun(name),
-            release_savepoint=lambda connection, name, context: self.released(name),
-            rollback_savepoint=lambda connection, name, context: self.rolled_back_to(name),
+            savepoint=lambda connection, name: self.begun(object()),  # it has no name yet
+            release_savepoint=lambda connection, name, context: self.released(self._last()),
+            rollback_savepoint=lambda connection, name, context: self.rolled_back_to(self._last()),
         )
+
+    def _last(self) -> Any:
+        return self._savepoints[-1] if self._savepoints else None
 
 
 class _AsyncConnection(_Connection):
@@ -209,51 +213,55 @@ class _Django(Listened):
         return True
 
 
-class _Apsw(Listened):
+class _Statements(Listened):
+    """A connection that tells of its statements."""
+
+    def add(self, write: Write) -> bool:
+        return self._keep(write)
+
+    def ran(self, sql: str, *, ended: bool) -> None:
+        """Take note of a statement; ``ended``: no transaction is open after it."""
+        words = sql.strip().rstrip(";").upper().split() or [""]
+        if ended:
+            self.committed() if words[0] in ("COMMIT", "END", "RELEASE") else self.rolled_back()
+        elif words[0] == "SAVEPOINT":
+            self.begun(words[-1])
+        elif words[0] == "RELEASE":
+            self.released(words[-1])
+        elif words[0] == "ROLLBACK" and len(words) > 1:
+            self.rolled_back_to(words[-1])
+
+
+class _Apsw(_Statements):
     """A connection of apsw."""
 
     def start(self) -> None:
-        self._connection.set_commit_hook(self._committing, id=self)
-        self._connection.set_rollback_hook(self.rolled_back, id=self)
+        import apsw
 
-    def _committing(self) -> bool:
-        self.committed()
-        return False
+        self._connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, self._traced, id=self)
+
+    def _traced(self, event: dict[str, Any]) -> None:
+        self.ran(event["sql"], ended=not self._connection.in_transaction)
 
     def close(self) -> None:
         import apsw
 
         try:
-            self._connection.set_commit_hook(None, id=self)
-            self._connection.set_rollback_hook(None, id=self)
+            self._connection.trace_v2(0, None, id=self)
         except (apsw.ConnectionClosedError, apsw.ThreadingViolationError):
             pass
 
     @property
     def open(self) -> bool:
-        import apsw
-
-        try:
-            return bool(self._connection.in_transaction)
-        except apsw.ConnectionClosedError:
-            return False
-        except apsw.ThreadingViolationError:  # its owner is using it
-            return True
+        return bool(self._connection.in_transaction)
 
     def check(self) -> None:
         if not self.open:
             raise _not_begun('execute("BEGIN IMMEDIATE")')
 
-    def settle(self) -> None:
-        if not self.open:  # it wrote nothing else, so that SQLite had nothing to commit
-            self.committed()
 
-    def add(self, write: Write) -> bool:
-        return self._keep(write)
-
-
-class _Asyncpg(Listened):
-    """A connection of asyncpg, or of its pool. Its log of queries comes a turn of the loop late."""
+class _Asyncpg(_Statements):
+    """A connection of asyncpg, or of its pool, in one transaction. Its log of queries comes a turn of the loop late."""
 
     blocking = False
 
@@ -263,21 +271,13 @@ class _Asyncpg(Listened):
         self._connection.add_query_logger(self._logged)
 
     def _logged(self, record: Any) -> None:
-        verb, _, rest = record.query.strip().rstrip(";").partition(" ")
-        name = rest.rpartition(" ")[2]
+        verb, _, rest = record.query.strip().rstrip(";").upper().partition(" ")
         if self.over or record.exception is not None:
             return
-        match verb.upper():
-            case "SAVEPOINT":
-                self.begun(name)
-            case "RELEASE":
-                self.released(name)
-            case "ROLLBACK" if rest:
-                self.rolled_back_to(name)
-            case "ROLLBACK" | "ABORT":
-                self._end(committed=False)
-            case "COMMIT" | "END":
-                self._end(committed=True)
+        if verb in ("COMMIT", "END") or (verb in ("ROLLBACK", "ABORT") and not rest.startswith("TO ")):
+            self._end(committed=verb in ("COMMIT", "END"))
+        else:
+            self.ran(record.query, ended=False)
 
     def _end(self, *, committed: bool) -> None:
         self.over = True
@@ -313,9 +313,6 @@ class _Asyncpg(Listened):
         state = getattr(getattr(self._top, "_state", None), "name", None)
         if not self.over and state in ("COMMITTED", "ROLLEDBACK", "FAILED"):
             self._end(committed=state == "COMMITTED")
-
-    def add(self, write: Write) -> bool:
-        return self._keep(write)
 
 
 class _Psycopg(Listened):

@@ -50,6 +50,7 @@ class HarnessTransactions:
     # -- the role
 
     def enlist(self, connection: Any) -> Enlisted:
+        """Listen to the connection; :raises NotSupported, ConfigError: as a real store does"""
         self.settle()
         connection = own(connection)
         known = self._listened.get(id(connection))
@@ -63,6 +64,7 @@ class HarnessTransactions:
     async def inserting(
         self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
     ) -> Statements[list[InsertAnswer]]:
+        """Return what inserts the jobs when it is committed."""
         return self._inserting(jobs, companions or {}, now)
 
     def _inserting(self, jobs: Sequence[Job], companions: Companions, now: datetime) -> Statements[list[InsertAnswer]]:
@@ -82,6 +84,7 @@ class HarnessTransactions:
         return answers
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
+        """Return what applies the change when it is committed."""
         return self._applying(change, now)
 
     def _applying(self, change: Change, now: datetime) -> Statements[Verdict]:
@@ -92,6 +95,7 @@ class HarnessTransactions:
         return Applied(change.job)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Refuse: there is no database; :raises NotSupported:"""
         raise NotSupported("a test harness has no connections to complete a job with: use a worker on a real store")
 
     # -- what the store would say
@@ -106,7 +110,9 @@ class HarnessTransactions:
             holder: Job | None = state.table.holder(job)
             why = None if coming else state.refusal([job], now)  # it may belong to one of those that are coming
         key = dedup_of(job.spec)
-        same = (one for one in coming if key is not None and (one.spec.task, dedup_of(one.spec)) == (job.spec.task, key))
+        same = (
+            one for one in coming if key is not None and (one.spec.task, dedup_of(one.spec)) == (job.spec.task, key)
+        )
         if (holder := holder or next(same, None)) is not None:
             return Duplicated(holder)
         return Inserted(job) if why is None else Refused(why)
@@ -169,6 +175,7 @@ class _Joined:
         return walk(statements, self._execute)
 
     async def run(self, statements: Statements[T]) -> T:
+        await asyncio.sleep(0)  # what asyncpg has logged so far, such as a savepoint, is told first
         return self.run_blocking(statements)
 
     def _execute(self, statement: Statement) -> str:
