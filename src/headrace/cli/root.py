@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.completion import INSTRUCTION, leave
 from headrace.cli.exit_codes import DONE, report
 from headrace.cli.options import State, target
 from headrace.core.status import ACTION_LINES
@@ -145,6 +147,8 @@ def cli() -> None:
     The store is chosen by --url, by the App that --app names, by HEADRACE_URL or HEADRACE_APP, or by headrace.toml;
     without any of them it is the file headrace.db in this directory.
 
+    Completion, in ~/.bashrc: eval "$(_HEADRACE_COMPLETE=bash_source headrace)"; zsh_source and fish_source for others.
+
     Exit codes: 0 done, 1 a job or a check failed, 2 usage, 3 not found, 4 refused by the lifecycle, 5 the store cannot
     be used, 130 interrupted.
     """
@@ -156,7 +160,13 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A bar or an arrow that a stream cannot show is no reason to show nothing.
         sys.stdout.reconfigure(errors="replace")
-    cli.main(prog_name="headrace")
+    if INSTRUCTION not in os.environ:
+        cli.main(prog_name="headrace")
+        return
+    try:
+        cli.main(prog_name="headrace")
+    except SystemExit as end:
+        leave(end)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
