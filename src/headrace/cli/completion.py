@@ -26,8 +26,8 @@ __all__ = ["INSTRUCTION", "known", "leave"]
 INSTRUCTION = "_HEADRACE_COMPLETE"
 """The environment variable by which a shell asks for completions."""
 
-_MAX_SECONDS = 2.0
-"""Seconds that a shell waits for the store."""
+_MAX_SECONDS, _SECONDS = 2.0, "_HEADRACE_COMPLETE_SECONDS"
+"""Seconds that a shell waits for the store, and the environment variable that says how many."""
 _MAX_NAMES, _MAX_JOBS = 500, 200
 _MIN_PART_CHARACTERS = 4
 
@@ -45,7 +45,7 @@ def known(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Com
         search = threading.Thread(target=_search, args=(ctx.find_root().obj, kind, incomplete, found), daemon=True)
         with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
             search.start()  # a thread, because it can be left behind: not even the import of an App keeps the shell
-            search.join(_MAX_SECONDS)
+            search.join(float(os.environ.get(_SECONDS, _MAX_SECONDS)))
         return [CompletionItem(name, help=about) for name, about in dict(_fitting(found, incomplete)).items()]
 
     return complete
