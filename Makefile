@@ -23,12 +23,12 @@ UV := $(shell command -v uv 2>/dev/null)
 
 ifneq ($(UV),)
 create = $(UV) venv --quiet --seed --allow-existing --python "$(PYTHON)" $(VENV)
-install = $(UV) pip install --quiet --python $(BIN)/python
+install = $(UV) pip install --python $(BIN)/python
 else
 create = $(PYTHON) -m venv $(VENV)
 # Dependency groups came with pip 25.1, so pip itself is brought up to date first.
 install = $(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1" && \
-	$(BIN)/python -m pip install -qq --disable-pip-version-check
+	$(BIN)/python -m pip install --disable-pip-version-check
 endif
 
 .DEFAULT_GOAL := help
@@ -86,12 +86,12 @@ clean: ## remove everything that make has created
 
 # Stamps, renewed when pyproject.toml changes: the demo needs the package and what serves its dashboard, all else needs the tools too.
 $(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg
-	@echo "installing headrace into $(VENV)" >&2
+	@echo "installing headrace and what it needs into $(VENV), once; this takes up to a minute" >&2
 	@$(install) --editable '.[hub]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
-	@echo "installing headrace and its development tools into $(VENV)" >&2
+	@echo "installing headrace and its development tools into $(VENV), once; this takes a few minutes" >&2
 	@$(install) --editable . --group dev
 	@$(BIN)/python -m tests.support.servers.pgbouncer || true # fetched now, so that no test needs the network
 	@$(BIN)/python -m tests.support.screens.browser || true # likewise, unless Chromium is installed

@@ -185,3 +185,21 @@ def test_the_reference_names_every_command_and_option() -> None:
     check(cli, click.Context(cli, info_name="headrace"))
     assert "--parent-fd" not in page
     assert "\n### headrace queues pause\n" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["jbos"], "jobs"), (["workr"], "worker"), (["run_now"], "run-now"), (["queues", "paus"], "pause")],
+)
+def test_a_mistyped_command_is_asked_about(shell: Shell, words: list[str], meant: str) -> None:
+    assert f"No such command {words[-1]!r}. Did you mean {meant!r}?" in shell(*words, code=2).stderr
+
+
+def test_help_lists_every_command_once_and_in_groups(shell: Shell) -> None:
+    listed = shell("--help").stdout.partition("\nRun:\n")[2]
+    groups = {part.partition(":\n")[0]: part for part in f"Run:\n{listed}".split("\n\n")}
+    assert list(groups) == list(root._HEADINGS.values())
+    named = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert named == list(LISTED)
+    assert "  retry " in groups["Change jobs"]
+    assert "  doctor " in groups["Keep the store in order"]

@@ -204,3 +204,29 @@ async def test_verbs_need_an_open_app() -> None:
         await sums.add.submit(1)
     with pytest.raises(NotOpen):
         await sums.add.map([(1,)])
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("delay", "await add.submit(...)"),
+        ("apply_async", "await add.options(delay=60, queue=...).submit(...)"),
+        ("enqueue", "await add.submit(...)"),
+        ("send", "add.submit_sync(...)"),
+        ("kiq", "await add.submit(...)"),
+        ("defer", "add.submit_sync(...)"),
+    ],
+)
+def test_what_other_systems_call_a_submit_is_answered_with_ours(name: str, ours: str) -> None:
+    task: Any = Sums().add
+    assert not hasattr(task, name)
+    with pytest.raises(AttributeError) as raised:
+        getattr(task.options(priority=1), name)
+    assert ours in str(raised.value)
+    assert (raised.value.name, type(raised.value.obj)) == (name, type(task))
+
+
+def test_any_other_missing_attribute_is_told_as_ever() -> None:
+    task: Any = Sums().add
+    with pytest.raises(AttributeError, match=r"^'AsyncTask' object has no attribute 'nothing'$"):
+        task.nothing  # noqa: B018  # reading it is what is tried

@@ -92,7 +92,16 @@ async def test_a_failed_assertion_tells_what_was_submitted(shop: Shop) -> None:
         with pytest.raises(AssertionError, match="send_welcome was submitted 1 times"):
             h.assert_not_submitted(shop.send_welcome)
         with pytest.raises(InvalidPayload):
-            h.assert_submitted(shop.send_welcome, 7)  # type: ignore[arg-type]
+            h.assert_submitted(shop.send_welcome, 7)  # type: ignore[call-overload]
+
+
+async def test_without_arguments_any_job_of_the_task_will_do(shop: Shop) -> None:
+    async with harness(shop.app) as h:
+        with pytest.raises(AssertionError, match="not submitted: send_welcome"):
+            h.assert_submitted(shop.send_welcome)
+        await shop.send_welcome.submit("a@b.c")
+        last = await shop.send_welcome.submit("d@e.f", language="de")
+        assert h.assert_submitted(shop.send_welcome).id == last.id
 
 
 async def test_drain_runs_what_is_due_and_what_that_submits(shop: Shop) -> None:

@@ -150,3 +150,7 @@ def arguments_of_a_router_are_checked() -> None:
     JobRouter(app, prefix=3)  # type: ignore[arg-type]
     JobRouter(app, pre_fix="/x")  # type: ignore[call-arg]
     status_router(app, public=True, tags="x", delete="cancle")  # type: ignore[arg-type]
+
+
+def a_task_has_no_names_of_other_systems() -> None:
+    report.delay("tea")  # type: ignore[attr-defined]

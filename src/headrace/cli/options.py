@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.exit_codes import USAGE
 from headrace.core import times
 from headrace.core.priority import checked_priority
@@ -261,19 +262,30 @@ def filters(fn: F) -> F:
         _time("--since", "created_after", "Jobs that were submitted since then: 2h, or 2026-01-31T08:00."),
         click.option("--suspect", is_flag=True, help="Jobs that may have killed their worker."),
         click.option("--text", metavar="TEXT", help="Found in the id, the task, the payload or the error."),
-        click.option("--rerun-of", metavar="ID", help="Jobs that do the work of this one again."),
-        click.option("--batch", metavar="ID", help="Jobs of this batch; the id of one of them will do."),
-        click.option("--root", metavar="ID", help="All descendants of this job."),
-        click.option("--parent", metavar="ID", help="Jobs that the handler of this job submitted."),
-        click.option("--schedule", metavar="NAME", help="Jobs that this schedule submitted."),
+        click.option(
+            "--rerun-of", metavar="ID", shell_complete=known("job"), help="Jobs that do the work of this one again."
+        ),
+        click.option(
+            "--batch",
+            metavar="ID",
+            shell_complete=known("batch"),
+            help="Jobs of this batch; the id of one of them will do.",
+        ),
+        click.option("--root", metavar="ID", shell_complete=known("job"), help="All descendants of this job."),
+        click.option(
+            "--parent", metavar="ID", shell_complete=known("job"), help="Jobs that the handler of this job submitted."
+        ),
+        click.option(
+            "--schedule", metavar="NAME", shell_complete=known("schedule"), help="Jobs that this schedule submitted."
+        ),
         click.option("--tag", metavar="TAG", help="Jobs with this tag."),
         _several(
             "--fingerprint", "Jobs whose error has this fingerprint (headrace failures); its first digits will do."
         ),
-        _several("--worker", "Jobs that this worker has now.", metavar="ID"),
+        _several("--worker", "Jobs that this worker has now.", metavar="ID", shell_complete=known("worker")),
         _several("--customer", "Jobs of this customer."),
-        _several("--queue", "Jobs of this queue."),
-        _several("--task", "Jobs of this task."),
+        _several("--queue", "Jobs of this queue.", shell_complete=known("queue")),
+        _several("--task", "Jobs of this task.", shell_complete=known("task")),
         in_words,
         _several(
             "--reason",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.completion import INSTRUCTION, leave
 from headrace.cli.exit_codes import DONE, report
 from headrace.cli.options import State, target
 from headrace.core.status import ACTION_LINES
@@ -32,10 +34,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "feed": ("commands.feed", "Follow many jobs as they change."),
     "logs": ("commands.logs", "Show what a job's handler said to logging."),
     "explain": ("commands.jobs", "Say why a job is where it is, or why a worker gets nothing."),
+    "failures": ("commands.failures", "List what fails, in groups of jobs that failed alike."),
     "batch": ("commands.batches", "Show how a batch stands, wait for it, cancel it."),
     "batches": ("commands.batches", "List batches."),
     "ACTIONS": ("commands.actions", ""),
-    "failures": ("commands.failures", "List what fails, in groups of jobs that failed alike."),
     "stats": ("commands.stats", "Count jobs, and balance the books."),
     "charts": ("commands.stats", "Show what was finished of late, and how long it took."),
     "scale": ("commands.scale", "Show how many slots each queue needs, and how many there are."),
@@ -55,6 +57,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them.
 At ``ACTIONS`` are those that are made from the table of actions."""
+
+_HEADINGS = {
+    "demo": "Run",
+    "submit": "Submit",
+    "jobs": "Look at jobs",
+    "cancel": "Change jobs",
+    "stats": "Measure",
+    "queues": "Manage",
+    "prune": "Keep the store in order",
+}
+"""The first command of each group in the list → the heading of the group."""
 
 
 def _listed() -> dict[str, str]:
@@ -98,9 +111,31 @@ class Root(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_listed().items()))
+        """List the commands in groups, without importing them."""
+        lines = _listed()
+        width, heading = max(map(len, lines)), "Commands"
+        groups = dict[str, list[tuple[str, str]]]()
+        for name, line in lines.items():
+            heading = _HEADINGS.get(name, heading)
+            groups.setdefault(heading, []).append((name.ljust(width), line))
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; :raises click.UsageError: there is none, with what may have been meant"""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-"):
+                raise
+            from headrace.client.api.tasks import resembling
+
+            # click knows only commands that are imported.
+            asked = resembling(args[0], _listed()).capitalize()
+            raise click.UsageError(f"{error.message} {asked}".rstrip(), ctx) from None
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -111,6 +146,8 @@ def cli() -> None:
 
     The store is chosen by --url, by the App that --app names, by HEADRACE_URL or HEADRACE_APP, or by headrace.toml;
     without any of them it is the file headrace.db in this directory.
+
+    Completion, in ~/.bashrc: eval "$(_HEADRACE_COMPLETE=bash_source headrace)"; zsh_source and fish_source for others.
 
     Exit codes: 0 done, 1 a job or a check failed, 2 usage, 3 not found, 4 refused by the lifecycle, 5 the store cannot
     be used, 130 interrupted.
@@ -123,7 +160,13 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A bar or an arrow that a stream cannot show is no reason to show nothing.
         sys.stdout.reconfigure(errors="replace")
-    cli.main(prog_name="headrace")
+    if INSTRUCTION not in os.environ:
+        cli.main(prog_name="headrace")
+        return
+    try:
+        cli.main(prog_name="headrace")
+    except SystemExit as end:
+        leave(end)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

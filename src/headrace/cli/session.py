@@ -93,13 +93,14 @@ def me() -> str:
 
 class _Logged(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "headrace.requirements" and record.levelno >= logging.WARNING:
+        if record.name in ("headrace.requirements", "headrace.webhooks") and record.levelno >= logging.WARNING:
             warn(record.getMessage())
 
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; of the log only that no worker meets a requirement."""
+    """Show warnings as one line each; of the log only that no worker meets a requirement, or that a webhook
+    leads where nothing is sent."""
     logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:

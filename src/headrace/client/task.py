@@ -59,6 +59,19 @@ P = ParamSpec("P")
 _OWNER = "run"
 """The person on record who cancels a job that its owner abandoned."""
 
+_ELSEWHERE = {
+    "delay": "{0}.submit(...)",
+    "apply_async": "{0}.options(delay=60, queue=...).submit(...)",
+    "enqueue": "{0}.submit(...)",
+    "aenqueue": "{0}.submit(...)",
+    "send": "{0}.submit(...)",
+    "send_with_options": "{0}.options(delay=60, queue=...).submit(...)",
+    "kiq": "{0}.submit(...)",
+    "defer": "{0}.submit(...)",
+    "defer_async": "{0}.submit(...)",
+}
+"""What other job systems call a submit, and what it is here."""
+
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
@@ -81,6 +94,17 @@ class Task(Generic[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r} at {self.handler.place}>"
+
+    if not TYPE_CHECKING:  # to a type checker, every name would exist
+
+        def __getattr__(self, name: str) -> Any:
+            kind, own = type(self).__name__, vars(self).get("__name__", "task")
+            message = f"{kind!r} object has no attribute {name!r}"
+            if name in _ELSEWHERE:
+                ours = _ELSEWHERE[name].format(own)
+                sync = ours.replace("submit(", "submit_sync(")
+                message += f": to submit a job, await {ours}, or call {sync} where there is no event loop"
+            raise AttributeError(message, name=name, obj=self)
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("headrace.dashboard", str(error.name), "hub") from None
 
-from headrace.dashboard.access import Access, Viewer
+from headrace.dashboard.access import Access, Allowed, Viewer
 from headrace.dashboard.dashboard import Dashboard, dashboard
 
-__all__ = ["Access", "Dashboard", "Viewer", "dashboard"]
+__all__ = ["Access", "Allowed", "Dashboard", "Viewer", "dashboard"]

@@ -5,5 +5,6 @@ Begin with ``app_harness``. May import ``app`` and below.
 
 from headrace.testing.app_harness import Harness, harness
 from headrace.testing.clock import FakeClock
+from headrace.testing.transactions import StoredAtOnce
 
-__all__ = ["FakeClock", "Harness", "harness"]
+__all__ = ["FakeClock", "Harness", "StoredAtOnce", "harness"]

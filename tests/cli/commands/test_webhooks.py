@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import Shell
 
 ADDRESS = "https://hooks.example/jobs"
@@ -61,3 +63,20 @@ def test_a_webhook_has_words_of_its_own(shell: Shell) -> None:
     assert shell.json("webhooks", "test", id, "--words", "osqueue", *url)["status"] == "unclaimed"
     found = shell.json("webhooks", "deliveries", "--status", "QUEUED", "--words", "emprops", *url)["items"]
     assert [one["status"] for one in found] == ["queued"]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://hooks.example/jobs?token=abc", "--webhook-http lets them go to http://"),
+        ("https://10.0.0.7/jobs", "--webhook-allow 10.0.0.7 would allow it"),
+        ("https://localhost:8000/jobs", "--webhook-allow 127.0.0.1 would allow it"),
+    ],
+)
+def test_an_address_that_hubs_refuse_is_warned_of_at_once(shell: Shell, address: str, said: str) -> None:
+    made = shell("webhooks", "add", address, "--url", shell.url)
+    assert made.stdout.startswith("whsec_"), "it is added: a hub may be started with that option"
+    warning = next(line for line in made.stderr.splitlines() if said in line)
+    assert "gets nothing from a hub without this option" in warning
+    assert "token" not in warning
+    assert "gets nothing" not in shell("webhooks", "add", ADDRESS, "--url", shell.url).stderr

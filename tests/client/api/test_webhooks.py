@@ -13,6 +13,7 @@ import pytest
 from headrace import App, Status
 from headrace.client.api.webhooks import forget_unused_webhooks, note_delivered, note_undelivered, webhook_credentials
 from headrace.core.job import Job
+from headrace.core.webhooks.addresses import AddressRule
 from headrace.core.webhooks.delivery import QUEUE, TASK
 from headrace.errors import ConfigError, TransitionRefused, UnknownWebhook
 from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS
@@ -435,3 +436,16 @@ async def test_a_customer_does_not_take_the_place_of_others(sums: Sums) -> None:
         await sums.app.webhooks.add(URL, customer="ann", most=11)
     await sums.app.webhooks.add(URL, customer="bob")
     await sums.app.webhooks.add(URL)
+
+
+async def test_a_program_is_warned_of_an_address_that_hubs_refuse(
+    quick: Sums, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks = quick.app.webhooks
+    fine = (await hooks.add(URL)).webhook
+    await hooks.add("http://127.0.0.1:8000/", rule=AddressRule(["127.0.0.0/8"], http=True))
+    await hooks.set(fine.id, description="no other address")
+    assert caplog.messages == []
+    await hooks.set(fine.id, url="https://[::1]/")
+    await hooks.add("http://hooks.example/")
+    assert ["--webhook-allow ::1" in caplog.messages[0], "--webhook-http" in caplog.messages[1]] == [True, True]

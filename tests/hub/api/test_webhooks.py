@@ -109,6 +109,7 @@ async def test_the_words_of_the_page_are_taken(hub: Served) -> None:
         {},
         {"url": "https://127.0.0.1/"},
         {"url": "https://[::1]/"},
+        {"url": "https://localhost/"},
         {"url": "http://hooks.example/"},
         {"url": "ftp://hooks.example/"},
         {"url": URL, "events": ["nothing"]},

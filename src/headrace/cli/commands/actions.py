@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from headrace.cli.completion import known
 from headrace.cli.exit_codes import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
 from headrace.cli.ids import NoSuchJob, given, wanted
 from headrace.cli.ids import resolve as resolve_id
@@ -226,7 +227,7 @@ def _command(kind: type[Action], body: Callable[..., int], *options: Callable[[F
     for option in reversed(options):
         fn = option(fn)
     fn = click.option("--yes", "-y", is_flag=True, help="Do not ask before acting on what the filters find.")(fn)
-    fn = click.argument("ids", nargs=-1, metavar="[ID]...")(filters(fn))
+    fn = click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=known("job"))(filters(fn))
     return click.command(kind.word(), help=body.__doc__ or kind.__doc__)(fn)
 
 
@@ -288,7 +289,7 @@ _SPECIAL = {
             metavar="KEY=VALUE",
             help="Another value of one argument; may be given several times.",
         ),
-        click.option("--to", "to_queue", metavar="QUEUE", help="Another queue."),
+        click.option("--to", "to_queue", metavar="QUEUE", shell_complete=known("queue"), help="Another queue."),
         click.option("--priority", **_OPTIONS["priority"] | {"help": "Another priority."}),
         click.option("--delay", **_OPTIONS["delay"]),
     ),

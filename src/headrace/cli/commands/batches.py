@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from headrace.cli.commands.actions import confirm
+from headrace.cli.completion import known
 from headrace.cli.exit_codes import DONE, FAILED
 from headrace.cli.ids import resolve_batch
 from headrace.cli.options import State, common, duration, in_words
@@ -33,7 +34,7 @@ Viewer: TypeAlias = "Callable[[Batch], None]"
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("batch"))
 @click.option("--wait", is_flag=True, help="Follow it until it has ended; exit code 0 if all of its jobs completed.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer than this; the batch goes on.")
 @click.option("--cancel", is_flag=True, help="Cancel its jobs that have not ended; it takes no more jobs.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.ids import every, given, resolve, resolve_worker, wanted
 from headrace.cli.options import State, common, duration, filters, in_words
 from headrace.cli.output.console import console, document, echo, say, tell
@@ -76,7 +77,7 @@ async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("job"))
 @in_words
 @on_app()
 async def show(app: App, state: State, id: str) -> None:
@@ -101,7 +102,7 @@ async def show(app: App, state: State, id: str) -> None:
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("job"))
 @click.option("--timeout", type=duration, metavar="DURATION", help="Give up watching after this long; the job goes on.")
 @in_words
 @common
@@ -125,8 +126,13 @@ def watch(state: State, id: str, timeout: float | None) -> int:
 
 
 @click.command()
-@click.argument("id", required=False)
-@click.option("--worker", metavar="ID", help="Say why this worker gets nothing; the last digits of its id will do.")
+@click.argument("id", required=False, shell_complete=known("job"))
+@click.option(
+    "--worker",
+    metavar="ID",
+    shell_complete=known("worker"),
+    help="Say why this worker gets nothing; the last digits of its id will do.",
+)
 @in_words
 @common
 def explain(state: State, id: str | None, worker: str | None) -> None:

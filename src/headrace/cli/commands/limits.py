@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.options import State, common, duration
 from headrace.cli.output.console import document, listing, say
 from headrace.cli.session import me, on_app, with_app
@@ -34,10 +35,16 @@ async def _limits(app: App, state: State, task: str | None = None) -> None:
 
 
 @limits.command("set")
-@click.argument("task")
+@click.argument("task", shell_complete=known("task"))
 @click.option("--max-concurrency", type=int, help="Concurrency limit across all workers.")
 @click.option("--max-per-key", type=int, help="Concurrency limit of each concurrency key.")
-@click.option("--rate", "names", multiple=True, help="The name of a rate limit; may be given several times.")
+@click.option(
+    "--rate",
+    "names",
+    multiple=True,
+    shell_complete=known("rate"),
+    help="The name of a rate limit; may be given several times.",
+)
 @common
 def set_limit(
     state: State, task: str, max_concurrency: int | None, max_per_key: int | None, names: tuple[str, ...]
@@ -58,7 +65,7 @@ def set_limit(
 
 
 @limits.command("reset")
-@click.argument("task")
+@click.argument("task", shell_complete=known("task"))
 @on_app()
 async def reset_limit(app: App, state: State, task: str) -> None:
     """Drop what was set while running; the code applies again."""
@@ -68,7 +75,7 @@ async def reset_limit(app: App, state: State, task: str) -> None:
 
 
 @limits.command("forget")
-@click.argument("task")
+@click.argument("task", shell_complete=known("task"))
 @on_app()
 async def forget_limit(app: App, state: State, task: str) -> None:
     """Delete all stored limits of a task, those from code included; its jobs stay."""
@@ -91,7 +98,7 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
 
 
 @rates.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=known("rate"))
 @click.argument("limit", type=int)
 @click.option(
     "--per",
@@ -118,7 +125,7 @@ async def set_rate(
 
 
 @rates.command("reset")
-@click.argument("name")
+@click.argument("name", shell_complete=known("rate"))
 @on_app()
 async def reset_rate(app: App, state: State, name: str) -> None:
     """Drop what was set while running; the code applies again."""
@@ -128,7 +135,7 @@ async def reset_rate(app: App, state: State, name: str) -> None:
 
 
 @rates.command("forget")
-@click.argument("name")
+@click.argument("name", shell_complete=known("rate"))
 @on_app()
 async def forget_rate(app: App, state: State, name: str) -> None:
     """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more."""

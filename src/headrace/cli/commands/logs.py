@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.exit_codes import DONE
 from headrace.cli.ids import resolve
 from headrace.cli.options import State, common
@@ -22,7 +23,7 @@ __all__ = ["logs"]
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("job"))
 @click.option("--follow", "-f", is_flag=True, help="Go on with new lines until the job has ended.")
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the lines of this attempt.")
 @common

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.options import State, common, in_words
 from headrace.cli.output.console import document, listing, say
 from headrace.cli.session import me, on_app, with_app
@@ -42,7 +43,7 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("queue"))
 @click.option("--by", help="Who pauses it, for explain to tell; you on this machine, if left out.")
 @on_app(creates=True)
 async def pause(app: App, state: State, name: str, by: str | None) -> None:
@@ -53,7 +54,7 @@ async def pause(app: App, state: State, name: str, by: str | None) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("queue"))
 @on_app(creates=True)
 async def resume(app: App, state: State, name: str) -> None:
     """Resume a paused queue."""
@@ -63,10 +64,16 @@ async def resume(app: App, state: State, name: str) -> None:
 
 
 @queues.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=known("queue"))
 @click.option("--priority", type=int, help="A queue with a higher number is served first (default 0).")
 @click.option("--max-concurrency", type=int, help="Concurrency limit across all workers.")
-@click.option("--rate", "rates", multiple=True, help="The name of a rate limit; may be given several times.")
+@click.option(
+    "--rate",
+    "rates",
+    multiple=True,
+    shell_complete=known("rate"),
+    help="The name of a rate limit; may be given several times.",
+)
 @click.option(
     "--by-customer/--not-by-customer",
     default=None,
@@ -100,7 +107,7 @@ def set_(
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("queue"))
 @on_app(creates=True)
 async def reset(app: App, state: State, name: str) -> None:
     """Drop what was set while running, a pause included; the code applies again."""
@@ -110,7 +117,7 @@ async def reset(app: App, state: State, name: str) -> None:
 
 
 @queues.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("queue"))
 @on_app()
 async def forget(app: App, state: State, name: str) -> None:
     """Delete all stored settings of the queue, those from code and a pause included; its jobs stay."""

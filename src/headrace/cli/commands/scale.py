@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.options import State, duration
 from headrace.cli.output.console import console, document, say
 from headrace.cli.session import on_app
@@ -22,7 +23,7 @@ __all__ = ["scale", "view"]
 
 @click.command()
 @click.option("--wait", type=duration, default="30s", show_default=True, help="How long jobs may wait.")
-@click.option("--queue", metavar="QUEUE", help="Only this queue.")
+@click.option("--queue", metavar="QUEUE", shell_complete=known("queue"), help="Only this queue.")
 @on_app()
 async def scale(app: App, state: State, wait: float, queue: str | None) -> None:
     """Show how many slots each queue needs so that 95 % of its jobs begin within --wait.

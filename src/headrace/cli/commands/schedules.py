@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.options import PRIORITY, State, common, duration, in_words, moment
 from headrace.cli.options import payload as read_payload
 from headrace.cli.options import priority as to_priority
@@ -39,8 +40,8 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
-@click.argument("task")
+@click.argument("name", shell_complete=known("schedule"))
+@click.argument("task", shell_complete=known("task"))
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--cron", metavar="EXPR", help="When to fire, as in '0 2 * * *'.")
 @click.option("--every", type=duration, metavar="DURATION", help="Fire at this interval.")
@@ -62,7 +63,7 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 )
 @click.option("--cap", type=int, metavar="N", help="How many fires --catch-up all makes up for at most (default 100).")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it.")
-@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
+@click.option("--queue", metavar="QUEUE", shell_complete=known("queue"), help="The queue of its jobs.")
 @click.option("--priority", type=to_priority, metavar=PRIORITY, help="The priority of its jobs.")
 @common
 def create(
@@ -117,7 +118,7 @@ def _rule(**given: Any) -> Cron | Every | Continuous:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("schedule"))
 @on_app()
 async def show(app: App, state: State, name: str) -> None:
     """Show everything about a schedule."""
@@ -131,7 +132,7 @@ async def show(app: App, state: State, name: str) -> None:
 
 
 @schedules.command("next")
-@click.argument("name")
+@click.argument("name", shell_complete=known("schedule"))
 @click.option("-n", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many fires.")
 @on_app()
 async def next_(app: App, state: State, name: str, n: int) -> None:
@@ -152,7 +153,7 @@ async def next_(app: App, state: State, name: str, n: int) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("schedule"))
 @on_app()
 async def pause(app: App, state: State, name: str) -> None:
     """Stop a schedule from firing."""
@@ -161,7 +162,7 @@ async def pause(app: App, state: State, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("schedule"))
 @on_app()
 async def resume(app: App, state: State, name: str) -> None:
     """Let a paused schedule fire again."""
@@ -170,7 +171,7 @@ async def resume(app: App, state: State, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("schedule"))
 @in_words
 @on_app()
 async def trigger(app: App, state: State, name: str) -> None:
@@ -180,7 +181,7 @@ async def trigger(app: App, state: State, name: str) -> None:
 
 
 @schedules.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("schedule"))
 @on_app()
 async def delete(app: App, state: State, name: str) -> None:
     """Remove a schedule; the jobs it has submitted stay."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.ids import check_range
 from headrace.cli.options import State, in_words, when
 from headrace.cli.output.console import console, document, say
@@ -34,8 +35,8 @@ _ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", 
 
 
 @click.command()
-@click.option("--task", metavar="TASK", help="Only this task.")
-@click.option("--queue", metavar="QUEUE", help="Only this queue.")
+@click.option("--task", metavar="TASK", shell_complete=known("task"), help="Only this task.")
+@click.option("--queue", metavar="QUEUE", shell_complete=known("queue"), help="Only this queue.")
 @click.option("--since", type=when, metavar="WHEN", help="From when on: 2h (ago), or a moment.  [default: 1h]")
 @click.option("--until", type=when, metavar="WHEN", help="Until when.  [default: now]")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.exit_codes import DONE
 from headrace.cli.ids import resolve
 from headrace.cli.options import PRIORITY, F, State, common, duration, in_words, moment, pairs, priority
@@ -35,7 +36,7 @@ def job_options(fn: F) -> F:
     """Add the flags that say how a job is to be run."""
     options: list[Callable[[F], F]] = [
         click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it."),
-        click.option("--queue", metavar="QUEUE", help="The queue of the job."),
+        click.option("--queue", metavar="QUEUE", shell_complete=known("queue"), help="The queue of the job."),
         click.option(
             "--priority",
             type=priority,
@@ -77,7 +78,13 @@ def job_options(fn: F) -> F:
             metavar="KEY=VALUE",
             help="Metadata to keep with the job; may be given several times.",
         ),
-        click.option("--after", multiple=True, metavar="ID", help="Wait for this job; may be given several times."),
+        click.option(
+            "--after",
+            multiple=True,
+            metavar="ID",
+            shell_complete=known("job"),
+            help="Wait for this job; may be given several times.",
+        ),
         click.option(
             "--after-when",
             type=click.Choice(get_args(AfterWhen)),
@@ -132,7 +139,7 @@ def _options(
 
 
 @click.command()
-@click.argument("task")
+@click.argument("task", shell_complete=known("task"))
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @job_options
 @in_words
@@ -173,7 +180,7 @@ def _duplicate_text(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.argument("task")
+@click.argument("task", shell_complete=known("task"))
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @job_options
 @click.option("--wait", type=duration, metavar="DURATION", help="Wait no longer than this; the job goes on.")

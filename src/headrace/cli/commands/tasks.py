@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.options import State
 from headrace.cli.output.console import document, listing, say
 from headrace.cli.session import me, on_app
@@ -32,7 +33,7 @@ async def _one(app: App, name: str, state: State, what: str, *, paused: bool) ->
 
 
 @tasks.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("task"))
 @click.option("--by", help="Who pauses it, for explain to tell; you on this machine, if left out.")
 @on_app(creates=True)
 async def pause(app: App, state: State, name: str, by: str | None) -> None:
@@ -42,7 +43,7 @@ async def pause(app: App, state: State, name: str, by: str | None) -> None:
 
 
 @tasks.command()
-@click.argument("name")
+@click.argument("name", shell_complete=known("task"))
 @on_app(creates=True)
 async def resume(app: App, state: State, name: str) -> None:
     """Resume a paused task."""

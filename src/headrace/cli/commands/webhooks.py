@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.ids import resolve
 from headrace.cli.options import State, duration, in_words, statuses, words
 from headrace.cli.output.console import console, document, echo, listing, say
@@ -75,7 +76,7 @@ async def _meant(app: App, name: str) -> str:
 
 
 @webhooks.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("webhook"))
 @on_app()
 async def show(app: App, state: State, id: str) -> None:
     """Show one webhook."""
@@ -92,8 +93,22 @@ async def show(app: App, state: State, id: str) -> None:
     metavar="EVENT,…",
     help=f"What it is told of: {', '.join((*EVENTS, 'status_change', 'completion'))} (default status_change).",
 )
-@click.option("--task", "tasks", multiple=True, metavar="TASK,…", help="Only of jobs of these tasks.")
-@click.option("--queue", "queues", multiple=True, metavar="QUEUE,…", help="Only of jobs submitted to these queues.")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="TASK,…",
+    shell_complete=known("task"),
+    help="Only of jobs of these tasks.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QUEUE,…",
+    shell_complete=known("queue"),
+    help="Only of jobs submitted to these queues.",
+)
 @click.option("--customer", metavar="CUSTOMER", help="Only of jobs of this customer, who sees it.")
 @click.option(
     "--bearer",
@@ -152,7 +167,7 @@ async def _switch(app: App, state: State, id: str, on: bool) -> None:
 
 
 @webhooks.command("on")
-@click.argument("id")
+@click.argument("id", shell_complete=known("webhook"))
 @on_app()
 async def on_(app: App, state: State, id: str) -> None:
     """Switch a webhook on again. What failed meanwhile: headrace webhooks deliveries, and redeliver."""
@@ -160,7 +175,7 @@ async def on_(app: App, state: State, id: str) -> None:
 
 
 @webhooks.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("webhook"))
 @on_app()
 async def off(app: App, state: State, id: str) -> None:
     """Switch a webhook off: it is told of no new job, and what waits to be delivered to it fails."""
@@ -168,7 +183,7 @@ async def off(app: App, state: State, id: str) -> None:
 
 
 @webhooks.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("webhook"))
 @click.option(
     "--keep",
     type=duration,
@@ -185,7 +200,7 @@ async def rotate(app: App, state: State, id: str, keep: float) -> None:
 
 
 @webhooks.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("webhook"))
 @on_app()
 async def delete(app: App, state: State, id: str) -> None:
     """Remove a webhook with its secrets; what waits to be delivered to it fails."""
@@ -195,7 +210,7 @@ async def delete(app: App, state: State, id: str) -> None:
 
 
 @webhooks.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("webhook"))
 @in_words
 @on_app()
 async def test(app: App, state: State, id: str) -> None:
@@ -205,8 +220,8 @@ async def test(app: App, state: State, id: str) -> None:
 
 
 @webhooks.command()
-@click.option("--webhook", metavar="ID", help="Only what goes to this webhook.")
-@click.option("--job", metavar="JOB", help="Only what tells of this job.")
+@click.option("--webhook", metavar="ID", shell_complete=known("webhook"), help="Only what goes to this webhook.")
+@click.option("--job", metavar="JOB", shell_complete=known("job"), help="Only what tells of this job.")
 @in_words
 @statuses("--status", "status", help="Only deliveries in this status.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Deliveries per page.")
@@ -243,7 +258,7 @@ async def deliveries(
 
 
 @webhooks.command()
-@click.argument("delivery", metavar="JOB")
+@click.argument("delivery", metavar="JOB", shell_complete=known("job"))
 @in_words
 @on_app()
 async def redeliver(app: App, state: State, delivery: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.completion import known
 from headrace.cli.ids import resolve_worker
 from headrace.cli.options import State
 from headrace.cli.output.console import document, listing, say, tell
@@ -45,7 +46,7 @@ async def _explain(app: App, found: Sequence[WorkerRow], state: State) -> None:
 
 
 @workers.command()
-@click.argument("id")
+@click.argument("id", shell_complete=known("worker"))
 @on_app()
 async def drain(app: App, state: State, id: str) -> None:
     """Have a worker claim no more, finish what it runs, however long that takes, and leave."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
@@ -24,6 +25,7 @@ from headrace.core.query import Page
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.times import Seconds, seconds
 from headrace.core.validation import checked_key, checked_note, whole
+from headrace.core.webhooks.addresses import PUBLIC, AddressRule, Forbidden
 from headrace.core.webhooks.delivery import TASK, delivery
 from headrace.core.webhooks.subscription import (
     Credentials,
@@ -101,13 +103,14 @@ class WebhooksApi(Noun):
         description: str | None = None,
         by: str | None = None,
         most: int | None = None,
+        rule: AddressRule = PUBLIC,
     ) -> NewWebhook:
         """Notify this address of jobs that are submitted from now on: of all, or of these tasks, queues or customer.
 
         ``events``: what it is notified of; left out, of every change of status, and not of progress. ``secret``: to
         sign messages with; left out, one is made. It is returned here, and cannot be read later. A submit elsewhere may
         not know of it for 5 seconds. ``words``: those for statuses in its messages. ``most``: how many a customer may
-        have; 10 if left out.
+        have; 10 if left out. An address that the ``rule`` of the hubs that deliver refuses is logged as a warning.
 
         :raises ConfigError: naming what cannot be used
         """
@@ -135,6 +138,7 @@ class WebhooksApi(Noun):
         )
         await self._put(SECRETS + webhook.id, Credentials((kept,), token), 0, None)
         await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._act("add", by))
+        _warn_refused(webhook, rule)
         return NewWebhook(webhook=webhook, secret=text)
 
     async def set(
@@ -149,6 +153,7 @@ class WebhooksApi(Noun):
         words: Words | None = None,
         description: str | None = None,
         by: str | None = None,
+        rule: AddressRule = PUBLIC,
     ) -> Webhook:
         """Change a subscription, for jobs that are submitted from now on; ``on`` switches it on again, or off. An
         address and words hold at once, also for what waits to be delivered. :raises UnknownWebhook, ConfigError:"""
@@ -170,7 +175,10 @@ class WebhooksApi(Noun):
             changed |= {"off_at": None, "off_because": None, "failures": 0}
         elif on is False:
             changed |= {"off_at": now, "off_because": f"switched off by {by}" if by else "switched off"}
-        return await self._edit(id, lambda one: replace(one, **changed), self._act("set", by))
+        webhook = await self._edit(id, lambda one: replace(one, **changed), self._act("set", by))
+        if url is not None:
+            _warn_refused(webhook, rule)
+        return webhook
 
     async def rotate(
         self, id: str, *, keep: Seconds = 86_400.0, secret: str | None = None, by: str | None = None
@@ -317,6 +325,15 @@ async def forget_unused_webhooks(app: App) -> int:
                 if (secret := await setting_of(app.session.engine, SECRETS + one.id)) is not None:
                     await app.webhooks._put(secret.key, None, secret.rev, None)
     return count
+
+
+def _warn_refused(webhook: Webhook, rule: AddressRule) -> None:
+    """Log that nothing will be delivered, as far as the URL shows. It is stored: only hubs know their own options."""
+    try:
+        rule.test_url(webhook.url)
+    except Forbidden as why:
+        host = urlsplit(webhook.url).netloc  # the rest may be a secret
+        _log.warning("webhook %s to %s gets nothing from a hub without this option: %s", webhook.id, host, why)
 
 
 def _derived(vault: Vault, id: str, generation: str) -> str:

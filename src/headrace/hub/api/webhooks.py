@@ -202,6 +202,7 @@ async def add_webhook(ask: OperationRequest) -> OperationReply:
         description=body.description,
         by=ask.caller.name,
         most=ask.hub.options.customer_webhooks,
+        rule=guard_of(ask.hub.options).rule,
     )
     return OperationReply(SubscriptionMade(_shown(ask, made.webhook), made.secret), 201, {"Cache-Control": "no-store"})
 
@@ -218,7 +219,8 @@ async def set_webhook(ask: OperationRequest) -> OperationReply:
     fields = msgspec.structs.asdict(ask.body)
     if fields["url"] is not None:
         fields["url"] = _checked_url(ask, fields["url"])
-    changed = await ask.hub.app.webhooks.set(webhook.id, **fields, by=ask.caller.name)
+    rule = guard_of(ask.hub.options).rule
+    changed = await ask.hub.app.webhooks.set(webhook.id, **fields, by=ask.caller.name, rule=rule)
     return OperationReply(_shown(ask, changed))
 
 
