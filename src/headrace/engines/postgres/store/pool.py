@@ -98,7 +98,7 @@ the table as it is by then.
 COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
 """Settings for all other statements."""
 SEARCH = {**COLD, "enable_bitmapscan": "off"}
-"""Settings for searches: they stop at a number of rows, and a bitmap is of all rows first, also where history is long."""
+"""Settings for searches: they stop at a number of rows, while a bitmap is of all rows, however long history is."""
 
 _STATEMENT_TIMEOUT_SECONDS = 30.0
 """Seconds for a statement; after that the connection counts as broken."""

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
 from headrace.contrib.django.views import job_view, status_urls
-from shop.urls import caller
+from shop.urls import caller  # type: ignore[import-not-found]  # Django runs within this folder
 
 PAIR = os.environ.get("SHOP_PAIR", "right")
 STATUS = {"unnamed": None, "unknown": "nowhere", "callers": "own"}.get(PAIR, "open")
