@@ -92,6 +92,8 @@ class App(Hooked, Lifetime):
         self._submit_middlewares = self._hooks.submit_middleware
         self._declared: dict[str, dict[str, Any]] = {}
         """What code says about queues and rates, by the key of its setting."""
+        self._start_checks: list[Callable[[Any], None]] = []
+        """Called with an ASGI application before ``lifespan`` opens this App; each raises ConfigError."""
         self.jobs: JobsApi = JobsApi(self)
         """Jobs: find, read, follow and explain them."""
         self.batches: BatchesApi = BatchesApi(self)
@@ -201,6 +203,8 @@ class App(Hooked, Lifetime):
 
         @asynccontextmanager
         async def span(asgi: Any) -> AsyncIterator[None]:
+            for check in self._start_checks:
+                check(asgi)
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self)
                 if worker:

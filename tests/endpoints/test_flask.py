@@ -348,22 +348,54 @@ async def test_statuses_are_in_the_words_of_the_service_and_of_the_request(jobs:
 async def test_each_blueprint_names_its_own_pages(jobs: App) -> None:
     shown = status_blueprint(jobs, "open", public=True, delete="discard", url_prefix="/open")
     named = JobBlueprint(jobs, "named", __name__, status=shown)
-    unnamed = JobBlueprint(jobs, "unnamed", __name__)
     elsewhere = JobBlueprint(jobs, "elsewhere", __name__, status=shown, status_url="https://x.example/{id}")
-    for one in (named, unnamed, elsewhere):
+    for one in (named, elsewhere):
         one.post(f"/{one.name}", job={"name": one.name})(lambda: None)
-    async with serving(jobs, shown, named, unnamed, elsewhere, public=True) as web:
+    async with serving(jobs, shown, named, elsewhere, public=True) as web:
         answer = await web.client.post("/named", headers=WAIT)
         assert answer.headers["content-location"].startswith("/open/")
         assert (await web.client.delete(answer.headers["content-location"])).json()["reason"] == "discarded"
-        assert (await web.client.post("/unnamed")).status_code == 500
         place = (await web.client.post("/elsewhere")).headers["location"]
         assert place.startswith("https://x.example/")
         assert "?token=" in place
+
+
+def test_a_wrong_pair_of_blueprint_and_pages_cannot_be_registered(jobs: App) -> None:
+    shown = status_blueprint(jobs, "open", public=True)
+    own = status_blueprint(jobs, "own", identity=caller)
+    named, unnamed = JobBlueprint(jobs, "named", __name__, status=shown), JobBlueprint(jobs, "unnamed", __name__)
     with pytest.raises(ConfigError, match="another App"):
         JobBlueprint(App("memory://"), "other", __name__, status=shown)
     with pytest.raises(ConfigError, match="status must be what shows jobs"):
         JobBlueprint(jobs, "other", __name__, status=named)
+    with pytest.raises(ConfigError, match="does not know its callers"):
+        JobBlueprint(jobs, "other", __name__, status=own)
+    for blueprints, cause in (
+        (
+            (unnamed, shown, status_blueprint(jobs, "more", public=True)),
+            r"at 2 places.*JobBlueprint\(jobs, status=...\)",
+        ),
+        ((shown, status_blueprint(jobs, "more", public=True), unnamed), "at 2 places"),
+        ((unnamed, own), "nobody would see its jobs"),
+        ((own, unnamed), "nobody would see its jobs"),
+    ):
+        *first, last = blueprints
+        web = Flask(__name__)
+        for number, one in enumerate(first):
+            web.register_blueprint(one, url_prefix=f"/{number}")
+        with pytest.raises(ConfigError, match=cause):
+            web.register_blueprint(last, url_prefix="/last")
+
+
+def test_pages_that_are_missing_are_an_error_at_the_first_request_of_any_kind(jobs: App) -> None:
+    shown = status_blueprint(jobs, "open", public=True)
+    web = Flask(__name__)
+    web.testing = True
+    web.add_url_rule("/health", view_func=lambda: "ok", endpoint="health")
+    web.register_blueprint(JobBlueprint(jobs, "named", __name__, status=shown))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="does not include the pages that status names"):
+            web.test_client().get("/health")
 
 
 def test_a_blueprint_takes_the_arguments_of_flasks_own() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
+from starlette.testclient import TestClient
 
 from headrace import App, Context, JobOptions, Retry
 from headrace.endpoints.arguments import FromHeader
@@ -263,19 +265,57 @@ async def test_statuses_are_in_the_words_of_the_service_and_of_the_request(jobs:
 
 async def test_each_list_of_routes_names_its_own_pages(jobs: App) -> None:
     shown, others = status_routes(jobs, public=True), status_routes(jobs, public=True)
-    named, unnamed = JobRoutes(jobs, status=shown), JobRoutes(jobs)
+    named = JobRoutes(jobs, status=shown)
     named.post("/named", job={"name": "named"})(nothing)
-    unnamed.post("/unnamed", job={"name": "unnamed"})(nothing)
     mounts = [Mount("/others", routes=others), Mount("/open", routes=shown)]
-    async with serving(Starlette(routes=[*named, *unnamed, *mounts], lifespan=jobs.lifespan())) as web:
+    async with serving(Starlette(routes=[*named, *mounts], lifespan=jobs.lifespan())) as web:
         answer = await web.client.post("/named")
         assert answer.headers["location"].startswith("/open/")
         assert (await web.client.get(answer.headers["location"])).json()["links"]["self"] == answer.headers["location"]
-        assert (await web.client.post("/unnamed")).status_code == 500, "it is not clear which pages are meant"
+
+
+async def test_a_wrong_pair_of_routes_and_pages_does_not_start(jobs: App) -> None:
+    shown, others = status_routes(jobs, public=True), status_routes(jobs, public=True)
+    own = status_routes(jobs, identity=caller)
     with pytest.raises(ConfigError, match="another App"):
         JobRoutes(App("memory://"), status=shown)
     with pytest.raises(ConfigError, match="does not know its callers"):
-        JobRoutes(jobs, status=status_routes(jobs, identity=lambda request: "ann"))
+        JobRoutes(jobs, status=own)
+    named, unnamed = JobRoutes(jobs, status=shown), JobRoutes(jobs)
+    named.post("/named", job={"name": "named"})(nothing)
+    unnamed.post("/unnamed", job={"name": "unnamed"})(nothing)
+    two: list[BaseRoute] = [*unnamed, Mount("/others", routes=others), Mount("/open", routes=shown)]
+    for routes, cause in (
+        (two, r"at 2 places.*JobRoutes\(jobs, status=...\)"),
+        ([*named], "does not include the pages that status names"),
+        ([Mount("/in", routes=[*unnamed]), Mount("/own", routes=own)], "nobody would see its jobs"),
+        ([Mount("/in", app=Starlette(routes=two))], "at 2 places"),
+    ):
+        with pytest.raises(ConfigError, match=cause), TestClient(Starlette(routes=routes, lifespan=jobs.lifespan())):
+            pass
+    async with serving(Starlette(routes=two, lifespan=another_lifespan(jobs))) as web:
+        assert (await web.client.post("/unnamed")).status_code == 500, "it is not clear which pages are meant"
+
+
+def test_applications_of_one_app_have_pages_of_their_own(jobs: App) -> None:
+    """A request knows the innermost application, so that its pages count, and no others."""
+    mounts = list[BaseRoute]()
+    for name in ("a", "b"):
+        routes = JobRoutes(jobs)
+        routes.post("/named", job={"name": name})(nothing)
+        pages = Mount("/jobs", routes=status_routes(jobs, public=True))
+        mounts.append(Mount(f"/{name}", app=Starlette(routes=[*routes, pages])))
+    with TestClient(Starlette(routes=mounts, lifespan=jobs.lifespan())) as web:
+        assert web.post("/b/named").headers["location"].startswith("/b/jobs/")
+
+
+def another_lifespan(jobs: App) -> Any:
+    @asynccontextmanager
+    async def lifespan(asgi: Any) -> AsyncIterator[None]:
+        async with jobs:
+            yield
+
+    return lifespan
 
 
 async def nothing() -> None: ...

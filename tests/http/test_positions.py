@@ -59,7 +59,7 @@ async def reads_for(takes: float, seconds: int, a_second: int) -> int:
     told, job = Reads(clock, takes), a_job()
     for _ in range(seconds):
         for _ in range(a_second):
-            assert (await told.of(job))[0] is not None
+            assert (await told.of(job)).position is not None
         clock.advance(1)
     return len(told.reads)
 
@@ -83,8 +83,8 @@ async def test_all_that_ask_at_one_moment_share_a_read_that_begins_after_them() 
     late = [a_job() for _ in range(20)]
     rest = asyncio.gather(*(told.of(job) for job in late))
     told.go.set()
-    assert [position for position, _ in await first] == [*range(1, 21)]
-    assert [position for position, _ in await rest] == [*range(1, 21)]
+    assert [place.position for place in await first] == [*range(1, 21)]
+    assert [place.position for place in await rest] == [*range(1, 21)]
     assert [len(read) for read in told.reads] == [20, 20]
     assert told.reads[-1] == late, "what began before they were stored may not know them"
 
@@ -99,77 +99,77 @@ async def test_while_a_read_is_under_way_others_are_counted_on() -> None:
     late = [await told.of(a_job()) for _ in range(3)]
     told.go.set()
     found = [*first, await one, *late, await told.of(a_job(), new=False)]
-    assert [position for position, _ in found] == [*range(1, 25), 21]
+    assert [place.position for place in found] == [*range(1, 25), 21]
     told._count.spend(1000)
-    assert (await told.of(a_job()))[0] == 25, "the read of an old job says nothing of new ones"
+    assert (await told.of(a_job())).position == 25, "the read of an old job says nothing of new ones"
 
 
 async def test_queues_are_read_apart() -> None:
     told = Reads(FakeClock())
     found = await asyncio.gather(*(told.of(a_job(queue=queue)) for queue in ("a", "b", "a")))
-    assert [position for position, _ in found] == [1, 1, 2]
+    assert [place.position for place in found] == [1, 1, 2]
 
 
 async def test_without_a_read_it_is_counted_on_from_the_last() -> None:
     clock = FakeClock()
     told, began = Reads(clock), clock.now()
     told.before = 9
-    assert await told.of(a_job()) == (10, began + timedelta(seconds=10))
+    assert await told.of(a_job()) == Place(10, began + timedelta(seconds=10))
     told._count.spend(1000)
-    assert await told.of(a_job()) == (11, began + timedelta(seconds=11))
-    assert await told.of(a_job()) == (12, began + timedelta(seconds=12))
+    assert await told.of(a_job()) == Place(11, began + timedelta(seconds=11), approximate=True)
+    assert await told.of(a_job()) == Place(12, began + timedelta(seconds=12), approximate=True)
     clock.advance(5)
     without_time(told)
-    assert (await told.of(a_job()))[0] == 8, "five of thirteen were taken, at one a second"
+    assert (await told.of(a_job())).position == 8, "five of thirteen were taken, at one a second"
     assert len(told.reads) == 1
 
 
 async def test_what_cannot_be_counted_on_is_read_though_there_is_no_time() -> None:
     clock = FakeClock()
     told = Reads(clock)
-    assert (await told.of(a_job()))[0] == 1
+    assert (await told.of(a_job())).position == 1
     without_time(told)
     told.before = 7
     for job in (a_job(priority=10), a_job(priority=90), a_job(queue="other")):
-        assert (await told.of(job))[0] == 8
-    assert (await told.of(a_job()))[0] == 3, "counted on, behind that of a higher priority"
-    assert (await told.of(a_job(), new=False))[0] == 8, "a job that existed before"
+        assert (await told.of(job)).position == 8
+    assert (await told.of(a_job())).position == 3, "counted on, behind that of a higher priority"
+    assert (await told.of(a_job(), new=False)).position == 8, "a job that existed before"
     clock.advance(positions.MAX_COUNTED_SECONDS + 1)
     without_time(told)
-    assert (await told.of(a_job()))[0] == 8, "what was read a minute ago is too old"
+    assert (await told.of(a_job())).position == 8, "what was read a minute ago is too old"
     assert len(told.reads) == 6
 
 
 async def test_many_queues_at_once_are_all_read() -> None:
     told = Reads(FakeClock())
     found = [await told.of(a_job(queue=str(number))) for number in range(100)]
-    assert {position for position, _ in found} == {1}
+    assert {place.position for place in found} == {1}
     without_time(told, first=False)
-    assert await told.of(a_job(queue="more")) == (None, None)
+    assert await told.of(a_job(queue="more")) == Place(None)
 
 
 async def test_an_old_read_is_better_than_none() -> None:
     clock = FakeClock()
     told = Reads(clock)
     told.pace = timedelta(hours=1)
-    assert (await told.of(a_job()))[0] == 1
+    assert (await told.of(a_job())).position == 1
     clock.advance(positions.MAX_COUNTED_SECONDS + 1)
     without_time(told, first=False)
-    assert (await told.of(a_job()))[0] == 2
+    assert (await told.of(a_job())).position == 2
 
 
 async def test_where_positions_are_not_required_nothing_is_read_beyond_its_time() -> None:
     told = Reads(FakeClock(), required=False)
     without_time(told)
-    assert await told.of(a_job()) == (None, None)
+    assert await told.of(a_job()) == Place(None)
 
 
 async def test_after_a_slow_read_there_is_time_again_soon() -> None:
     clock = FakeClock()
     told = Reads(clock, takes=0.6)
-    assert (await told.of(a_job()))[0] == 1
+    assert (await told.of(a_job())).position == 1
     clock.advance(5)
-    assert (await told.of(a_job()))[0] is not None
+    assert (await told.of(a_job())).position is not None
     assert len(told.reads) == 1
     clock.advance(10)
     await told.of(a_job())
@@ -193,7 +193,7 @@ async def test_what_joined_a_read_that_breaks_does_not_wait_for_ever(caplog: pyt
     await until(lambda: told._queues["default"].is_waiting)
     told.go.set()
     async with asyncio.timeout(5):
-        assert (await first, (await second)[0]) == ((None, None), 1)
+        assert (await first, (await second).position) == (Place(None), 1)
     assert "of the unexpected kind" in caplog.text
 
 
@@ -208,7 +208,7 @@ async def test_what_waits_for_a_read_that_is_cancelled_does_not_wait_for_ever() 
     assert queue._task is not None
     queue._task.cancel()
     async with asyncio.timeout(5):
-        assert [await first, await second] == [(None, None)] * 2
+        assert [await first, await second] == [Place(None)] * 2
 
 
 async def test_where_too_many_are_before_it_that_holds_for_the_next() -> None:
@@ -218,17 +218,17 @@ async def test_where_too_many_are_before_it_that_holds_for_the_next() -> None:
         return [Place(None)] * len(jobs)
 
     told.places = places  # type: ignore[method-assign]  # as of a long queue
-    assert await told.of(a_job()) == (None, None)
+    assert await told.of(a_job()) == Place(None)
     told._count.spend(1000)
-    assert await told.of(a_job()) == (None, None)
+    assert await told.of(a_job()) == Place(None)
 
 
 async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Reads(FakeClock())
-    assert (await told.of(a_job()))[0] == 1
+    assert (await told.of(a_job())).position == 1
     monkeypatch.setattr(positions, "READ_TIMEOUT_SECONDS", 0.01)
     told.go.clear()
-    assert (await told.of(a_job()))[0] == 2, "counted on, while the read hangs"
+    assert (await told.of(a_job())).position == 2, "counted on, while the read hangs"
     told.go.set()
 
     async def fails(jobs: Sequence[Job]) -> list[Place | None]:
@@ -236,4 +236,4 @@ async def test_a_submit_does_not_wait_for_a_number(monkeypatch: pytest.MonkeyPat
 
     other = Reads(FakeClock())
     other.places = fails  # type: ignore[method-assign]  # as of a store that is away
-    assert await other.of(a_job()) == (None, None)
+    assert await other.of(a_job()) == Place(None)

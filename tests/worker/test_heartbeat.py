@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
@@ -14,9 +14,10 @@ from uuid import UUID
 import pytest
 
 from headrace.core.attempt import TimedOut
+from headrace.core.change import Change
 from headrace.core.defaults import Rules
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.status import Status
+from headrace.core.status import Status, Verb
 from headrace.engine import Attended, Engine
 from headrace.errors import Unavailable
 from headrace.runtime.clock import Clock
@@ -162,6 +163,68 @@ async def test_a_blocked_loop_ends_what_gives_no_sign_and_writes_the_signs_of_th
         assert not gate.is_set()
         gate.set()
         assert (await shop.ended(live)).status is Status.COMPLETED
+
+
+class RefusesSigns:
+    """An engine whose sessions, but the first, refuse so many signs and count them."""
+
+    def __init__(self, real: Engine, refusals: float) -> None:
+        self.real, self.refusals, self.refused = real, refusals, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def another_session(self) -> Any:
+        return Instead(self.real.another_session(), another_session=self._beating)
+
+    def _beating(self) -> Any:
+        session = self.real.another_session()
+
+        async def apply(changes: Sequence[Change], now: datetime) -> Any:
+            if self.refused < self.refusals and any(change.verb is Verb.PROGRESS for change in changes):
+                self.refused += 1
+                raise Unavailable("the store refuses it")
+            return await session.jobs.apply(changes, now)
+
+        return Instead(session, jobs=Instead(session.jobs, apply=apply))
+
+
+@pytest.mark.parametrize("refusals", [2, float("inf")], ids=["twice", "always"])
+async def test_a_sign_that_a_blocked_loop_keeps_back_counts_once_it_is_stored(shop: Shop, refusals: float) -> None:
+    store = RefusesSigns(shop.engine, refusals)
+    gate, running, speak, heartbeat = threading.Event(), threading.Event(), threading.Event(), 4.5
+
+    async def blocks() -> None:
+        gate.wait(45)
+
+    def speaks_once(ctx: Context) -> None:
+        running.set()
+        speak.wait(45)
+        ctx.heartbeat()
+        gate.wait(45)
+
+    shop.task(blocks)
+    shop.task(speaks_once)
+    other = Shop(cast(Engine, store), shop.host)
+    other.handlers = shop.handlers
+    async with Elsewhere(other) as elsewhere:
+        id = await shop.submit("speaks_once", heartbeat=heartbeat, retry=Retry(0))
+        await until(running.is_set)
+        before = (await shop.reaches(id, Status.RUNNING)).act_by
+        await shop.submit("blocks")
+        worker = elsewhere.worker
+        assert worker is not None
+        await until(lambda: not worker.healthy, what="a blocked loop")
+        speak.set()
+        await until(lambda: store.refused >= 2, what="it is tried again")
+        if refusals == 2:
+            await until(lambda: shop._has(id, lambda job: job.act_by != before), what="the sign on record")
+        else:
+            job = await shop.ended(id)
+            assert job.error is not None
+            assert job.error.message == f"the attempt reported nothing for {heartbeat:g} s"
+        assert not gate.is_set()
+        gate.set()
 
 
 @pytest.mark.parametrize(("silent", "ends"), [(60.0, False), (1000.0, True)])

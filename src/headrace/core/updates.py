@@ -61,6 +61,8 @@ class Place(msgspec.Struct, frozen=True):
     """The first is 1; None: there are too many before it to count."""
     estimated_start: datetime | None = None
     """None: it cannot be estimated."""
+    approximate: bool = False
+    """Whether the position was counted on from others, or keys take turns, so that it may be another."""
 
     def like(self, other: Place) -> bool:
         """Return whether it is the same position, whatever is estimated from it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
@@ -138,6 +139,12 @@ class Addresses:
         """Check that the application has the pages of this router; :raises Misused: naming the cause and the remedy"""
         self._choose(getattr(asgi, "routes", ()))
 
+    def check_routes(self, asgi: Any, routes: Sequence[Any]) -> None:
+        """Check every application, also mounted ones, that has one of these routes;
+        :raises Misused: naming the cause and the remedy"""
+        for one in _applications(asgi, {id(route) for route in routes}):
+            self.check(one)
+
     def _choose(self, routes: Iterable[Any]) -> tuple[str | None, StatusPages | None]:
         found = list(find_pages(routes, self._app, self._expand))
         pages = self._choice.choose(one for _, _, one in found)
@@ -187,6 +194,22 @@ def _mounts(routes: Iterable[Any], endpoint: Any, expand: Expand, prefix: str = 
         inner = getattr(route, "original_route", route)
         if isinstance(inner, Mount):
             yield from _mounts(inner.routes or (), endpoint, expand, prefix + inner.path)
+
+
+def _applications(asgi: Any, wanted: Collection[int]) -> Iterator[Any]:
+    """Yield the application and those mounted in it, if routes with these ids are among their own: a request knows the
+    innermost one."""
+    found, rest = False, list(getattr(asgi, "routes", ()))
+    while rest:
+        route = rest.pop()
+        found = found or id(route) in wanted
+        if isinstance(route, Mount):
+            if isinstance(route._base_app, Starlette):
+                yield from _applications(route._base_app, wanted)
+            else:
+                rest += route.routes or ()
+    if found:
+        yield asgi
 
 
 def _address(path: str, given: Mapping[str, Any], pages: StatusPages, id: UUID) -> str | None:

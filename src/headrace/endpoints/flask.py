@@ -13,7 +13,7 @@ web.register_blueprint(status_blueprint(jobs, identity=current_user), url_prefix
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from urllib.parse import parse_qsl
@@ -40,7 +40,7 @@ from headrace.http.sse import HEADERS as EVENT_HEADERS
 from headrace.http.sse import Telling
 
 try:
-    from flask import Blueprint, Response, current_app, request, url_for
+    from flask import Blueprint, Flask, Response, current_app, request, url_for
     from flask.blueprints import BlueprintSetupState
     from werkzeug.exceptions import MethodNotAllowed
     from werkzeug.routing import BuildError
@@ -104,7 +104,8 @@ class JobBlueprint(Blueprint):
         The others are those of FastAPI's ``JobRouter``; ``identity`` is called without arguments, within the request,
         and ``status`` is what ``status_blueprint`` returned.
 
-        :raises ConfigError: naming the argument
+        :raises ConfigError: naming the argument. Status pages that do not fit are refused when a blueprint is
+            registered, and pages that ``status`` names and that are not registered at the first request of any kind
         """
         super().__init__(name, import_name, **blueprint)
         asks = identity is not None or before_submit is not None
@@ -125,6 +126,13 @@ class JobBlueprint(Blueprint):
             errors=errors,
             words=words,
         )
+        self.record(self._pair)
+
+    def _pair(self, state: BlueprintSetupState) -> None:
+        pairing = _pairing(cast("Flask", state.app))
+        if self._choice not in pairing.choices:
+            pairing.choices.append(self._choice)
+        pairing.check_registered()
 
     # -- decorators; their other options are those of Flask
 
@@ -207,6 +215,45 @@ class JobBlueprint(Blueprint):
             return _response(self.jobs, self._submitting.answers.problem(problem))
 
 
+# -- which pages show the jobs of a blueprint
+
+
+class _Pairing:
+    """The blueprints of one application, and the pages that show their jobs."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, StatusPages] = {}
+        """By the full name of the endpoint that shows a job."""
+        self.choices: list[StatusChoice] = []
+        self._checked = False
+
+    def check_registered(self) -> None:
+        """Refuse what no blueprint that is registered later could mend: a choice without a name;
+        :raises Misused: naming the cause and the remedy"""
+        for choice in self.choices:
+            if choice.named is None:
+                choice.choose(self._pages_of(choice))
+
+    def check_all(self) -> None:
+        """Check every choice, until all are right; :raises Misused: naming the cause and the remedy"""
+        if not self._checked:
+            for choice in self.choices:
+                choice.choose(self._pages_of(choice))
+            self._checked = True
+
+    def _pages_of(self, choice: StatusChoice) -> Iterator[StatusPages]:
+        return (one for one in self.pages.values() if one.app is choice.app)
+
+
+def _pairing(web: Flask) -> _Pairing:
+    """Return that of an application; with the first blueprint of headrace its requests begin to check it."""
+    found = web.extensions.get(_EXTENSION)
+    if found is None:
+        found = web.extensions[_EXTENSION] = _Pairing()
+        web.before_request(found.check_all)
+    return cast("_Pairing", found)
+
+
 # -- requests
 
 
@@ -226,7 +273,7 @@ def _place(jobs: App, choice: StatusChoice) -> tuple[str | None, StatusPages | N
 
     :raises Misused: the pages do not fit the router
     """
-    known: dict[str, StatusPages] = current_app.extensions.get(_EXTENSION, {})
+    known = _pairing(cast("Any", current_app)._get_current_object()).pages
     pages = choice.choose(one for one in known.values() if one.app is jobs)
     for endpoint, one in known.items():
         if one is pages:
@@ -339,7 +386,9 @@ def status_blueprint(
         made.add_url_rule("/<id>" + page.path, page.name, view_of(page), methods=[page.method])
 
     def tell(state: BlueprintSetupState) -> None:
-        state.app.extensions.setdefault(_EXTENSION, {})[_full_name(state, PAGES[0].name)] = pages
+        pairing = _pairing(cast("Flask", state.app))
+        pairing.pages[_full_name(state, PAGES[0].name)] = pages
+        pairing.check_registered()
 
     made.record(tell)
     return made

@@ -61,7 +61,7 @@ class Estimates:
         elif job.status in HELD:
             begins = job.started_at or now
         else:
-            begins = (await self._positions.of(job, new=new))[1] or now
+            begins = (await self._positions.of(job, new=new)).estimated_start or now
         left = (begins - now).total_seconds() + (takes or 0.0)
         return min(max(ceil(left), MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
 

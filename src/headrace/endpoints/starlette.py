@@ -82,7 +82,8 @@ class JobRoutes(Sequence[BaseRoute]):
         """The arguments are those of FastAPI's ``JobRouter``; ``identity`` is called with the request, and ``status``
         is what ``status_routes`` returned.
 
-        :raises ConfigError: naming the argument
+        :raises ConfigError: naming the argument. Status pages that do not fit are refused when the service starts with
+            ``lifespan=jobs.lifespan()``, and when a job is submitted
         """
         self.jobs = jobs
         """The App that stores the jobs."""
@@ -102,6 +103,7 @@ class JobRoutes(Sequence[BaseRoute]):
         pages = named_pages(status, lambda routes: routes)
         choice = StatusChoice("JobRoutes", jobs, pages, fixed=status_url is not None, asks=asks)
         self._addresses = Addresses(jobs, choice, fixed=status_url)
+        jobs._start_checks.append(lambda asgi: self._addresses.check_routes(asgi, self._routes))
 
     def __len__(self) -> int:
         return len(self._routes)

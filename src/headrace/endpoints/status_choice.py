@@ -36,7 +36,7 @@ class StatusChoice:
 
         :raises ConfigError: naming the argument, the cause and the remedy
         """
-        self._router, self._app, self._fixed, self._asks = router, app, fixed, asks
+        self._router, self.app, self._fixed, self._asks = router, app, fixed, asks
         self.named = None if named is None else next(iter(named), None)
         if named is not None and self.named is None:
             raise ConfigError(f"{router}: status must be what shows jobs, as status_router(jobs, ...) returns it")

@@ -111,6 +111,8 @@ class PositionTold(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     position: int | None
     """The first is 1; null: too many jobs are before it to count, or it is no longer in its queue."""
+    position_approximate: bool | msgspec.UnsetType = msgspec.UNSET
+    """true: concurrency keys take turns, so that it may be another; absent: it was counted."""
     estimated_start: datetime | None
 
 
@@ -247,7 +249,13 @@ def _progress_of(job: Job) -> ProgressTold:
 def position_of(job: Job, place: Place | None) -> PositionTold:
     """Return the position of the job."""
     place = place or Place(None)
-    return PositionTold(job_id=job.id, queue=job.queue, position=place.position, estimated_start=place.estimated_start)
+    return PositionTold(
+        job_id=job.id,
+        queue=job.queue,
+        position=place.position,
+        position_approximate=place.approximate or msgspec.UNSET,
+        estimated_start=place.estimated_start,
+    )
 
 
 def log_of(entry: Entry) -> LogTold:

@@ -45,8 +45,7 @@ _MILLISECONDS_PER_SECOND, _BURST_MILLISECONDS = 10, 100
 _MAX_QUEUES = 1000
 """Queues whose last read is remembered."""
 
-_Position = tuple[int | None, datetime | None]
-_UNKNOWN: _Position = (None, None)
+_UNKNOWN = Place(None)
 
 
 class Positions:
@@ -64,9 +63,9 @@ class Positions:
         )
         self._first = Allowance(MAX_FIRST_READS, FIRST_READS_PER_SECOND, MAX_FIRST_READS)
 
-    async def of(self, job: Job, *, new: bool = True) -> _Position:
+    async def of(self, job: Job, *, new: bool = True) -> Place:
         """Return the position and the estimated start of a job; None where unknown. ``new``: it was submitted just
-        now, so that it can be counted on."""
+        now, so that it can be counted on; such a position is marked as approximate."""
         now = self.now()
         if job.held or job.ended or seen_status(job, now) is not Status.QUEUED:
             return _UNKNOWN
@@ -76,10 +75,7 @@ class Positions:
             return counted
         if not queue.is_waiting and not self._may_read() and not self._may_read_first():
             return counted or _UNKNOWN
-        place = await queue.read(job, new=new)
-        if place is not None:
-            return place.position, place.estimated_start
-        return counted or _UNKNOWN
+        return await queue.read(job, new=new) or counted or _UNKNOWN
 
     def _add(self, name: str) -> _QueueReads:
         while len(self._queues) >= _MAX_QUEUES:
@@ -133,16 +129,16 @@ class _LastRead(msgspec.Struct, frozen=True):
     asked: dict[int, int]
     """How many jobs of each priority had been submitted here when it began."""
 
-    def counted_on(self, since: int, now: datetime) -> _Position:
+    def counted_on(self, since: int, now: datetime) -> Place:
         """Return the position and the start of a job with so many others since, itself included."""
         position, start = self.place.position, self.place.estimated_start
         age = (now - self.at).total_seconds()
         if position is None or start is None:
-            return None if position is None else position + since, None
+            return _UNKNOWN if position is None else Place(position + since, approximate=True)
         seconds_per_job = max(0.0, (start - self.at).total_seconds() / position)
         moved = int(age / seconds_per_job) if seconds_per_job else 0
         begins = start + timedelta(seconds=seconds_per_job * since)
-        return max(1, position + since - moved), max(now, begins)
+        return Place(max(1, position + since - moved), max(now, begins), approximate=True)
 
 
 class _QueueReads:
@@ -169,7 +165,7 @@ class _QueueReads:
         """Whether a read is about to begin, which can be shared."""
         return bool(self._waiting)
 
-    def counted_on(self, priority: int, now: datetime) -> tuple[_Position | None, bool]:
+    def counted_on(self, priority: int, now: datetime) -> tuple[Place | None, bool]:
         """Count one more job; return its position by the last read, and whether that is recent; None: there is none."""
         self._asked[priority] = self._asked.get(priority, 0) + 1
         last = self._last.get(priority)

@@ -21,7 +21,7 @@ from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle.execution import finish, release, sign, start_or_release
 from headrace.core.lifecycle.loss import timeout_error
-from headrace.core.status import Status
+from headrace.core.status import Status, Verb
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
@@ -30,6 +30,7 @@ from headrace.logs import attempt_summary, labels
 from headrace.runtime.host import Host
 from headrace.runtime.writes.hints import hint_of
 from headrace.runtime.writes.omissions import log_verdicts
+from headrace.worker.execution.signs import SignThrottle
 
 if TYPE_CHECKING:
     from headrace.worker.execution.run import Run
@@ -45,6 +46,8 @@ _STOP_TIMEOUT_SECONDS = 5.0
 _MAX_TRIES = 5
 
 Decide = Callable[[Job], Change | None]
+Todo = tuple[Job, Decide, SignThrottle | None]
+"""A job, what to write about it, and its signs, of which one may be written."""
 
 
 class Heartbeat:
@@ -243,13 +246,12 @@ class Heartbeat:
 
     async def _stand_in(self, session: Engine) -> None:
         now, monotonic, chance = self._host.clock.now(), self._host.clock.monotonic(), self._host.dice.chance()
-        todo: list[tuple[Job, Decide]] = [
-            (owned.job, lambda job: release(job, now)) for owned in self._worker.drop_buffer()
-        ]
+        todo: list[Todo] = [(owned.job, lambda job: release(job, now), None) for owned in self._worker.drop_buffer()]
         todo += [
             (
                 run.owned.job,
                 partial(self._overdue, run, started_at=started, ran=monotonic - run.began, now=now, chance=chance),
+                run.signs,
             )
             for run in self._worker.executing()
             if (started := run.owned.started_at) is not None and not run.owned.over
@@ -275,20 +277,20 @@ class Heartbeat:
             return start_or_release(job, started_at, self._rules)
         if signs is None or not signs.is_unwritten or signs.wait(monotonic) > 0:
             return None
-        signs.written(monotonic)
         return sign(job, now - timedelta(seconds=monotonic - signs.last_at), self._rules)
 
-    async def _apply(self, session: Engine, todo: list[tuple[Job, Decide]], now: datetime) -> list[tuple[Job, Decide]]:
+    async def _apply(self, session: Engine, todo: list[Todo], now: datetime) -> list[Todo]:
         """Write what is decided; returns what must be decided again, by the rule of ``core.change.until_applied``."""
-        changes, decides = list[Change](), list[Decide]()
-        for job, decide in todo:
+        changes, decided = list[Change](), list[Todo]()
+        monotonic = self._host.clock.monotonic()
+        for job, decide, signs in todo:
             try:
                 change = decide(job)
             except TransitionRefused:
                 continue  # the job changed in the meantime
             if change is not None:
                 changes.append(replace(change, id=self._host.dice.token()))
-                decides.append(decide)
+                decided.append((job, decide, signs))
         if not changes:
             return []
         # The loop learns what was applied here as a conflict, or as stale.
@@ -296,12 +298,14 @@ class Heartbeat:
         log_verdicts(verdicts)
         if session.bus.wanted(Topic.CHANGED):
             session.bus.send(hint_of([one.job.id for one in changes]))
-        for change, verdict in zip(changes, verdicts, strict=True):
+        for change, verdict, (_, _, signs) in zip(changes, verdicts, decided, strict=True):
+            if isinstance(verdict, Applied) and change.verb is Verb.PROGRESS and signs is not None:
+                signs.written(monotonic)
             if isinstance(verdict, Applied) and change.attempt is not None:
                 _log.warning("%s", attempt_summary(verdict.job, change.attempt.outcome, now), extra=labels(verdict.job))
                 self._worker.sums.taken(change.attempt, verdict.job)
         return [
-            (verdict.job, decide)
-            for verdict, decide in zip(verdicts, decides, strict=True)
+            (verdict.job, decide, signs)
+            for verdict, (_, decide, signs) in zip(verdicts, decided, strict=True)
             if isinstance(verdict, Conflict)
         ]

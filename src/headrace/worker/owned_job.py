@@ -239,7 +239,7 @@ class OwnedJob:
         if unstorable and change.verb is Verb.PROGRESS:
             _log.warning("job %s: a report of progress was dropped: %s", self.job.id, error, extra=labels(self.job))
             if then is not None:
-                then(True)
+                then(False)
         elif unstorable and change.attempt is not None and not _is_substitute(change):
             # The result of the run cannot be stored, so the job fails, and is not retried.
             now, rules = self.writer.host.clock.now(), self.writer.engine.rules

@@ -71,6 +71,7 @@ async def test_where_none_may_be_left_out_the_rest_is_estimated_in_between(
     assert (known[0], known[-1]) == (exact[0], exact[-1])
     assert len(known) == len(set(known)) == len(some)
     assert all(abs(one - right) <= 1 for one, right in zip(known, exact, strict=True))
+    assert [one is not None and one.approximate for one in found].count(False) == 4, "what was not read is marked"
 
 
 async def test_of_many_with_gaps_those_in_front_are_told_and_the_rest_by_and_by() -> None:

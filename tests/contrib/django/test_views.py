@@ -123,3 +123,65 @@ def test_a_job_that_was_pruned_is_gone(web: httpx2.Client, tmp_path: Path) -> No
     for part in ("", "/result"):
         gone = web.get(f"/own/{id}{part}", headers={"X-Caller": "ann"})
         assert (gone.status_code, gone.json()["code"]) == (410, "gone")
+
+
+# -- several status pages
+
+PAIRS = {"SHOP_URLS": "shop.pairs"}
+
+GREET = """
+from django.test import Client
+from headrace.contrib.django import project_app
+web, app = Client(), project_app()
+place = web.post("/greet/ann").headers["location"]
+shown = web.get(place).json()
+queued = web.delete(place).json()
+place_of_ended = web.post("/greet/bob").headers["location"]
+app.wait(app.jobs.handle(web.get(place_of_ended).json()["id"]).resolve(result="hello"))
+ended = web.delete(place_of_ended).json()
+elsewhere = web.post("/elsewhere/ann").headers["location"]
+print(json.dumps([place, shown["links"]["self"], queued["status"], ended["reason"], elsewhere]))
+"""
+
+
+def test_a_view_names_its_pages_and_delete_discards_a_job_that_has_ended(tmp_path: Path) -> None:
+    site = Site(tmp_path, PAIRS)
+    place, shown, queued, ended, elsewhere = site.script(GREET)
+    assert place.startswith("/open/")
+    assert "?token=" in place
+    assert (shown, queued, ended) == (place, "cancelled", "discarded")
+    assert elsewhere.startswith("https://x.example/")
+    assert "?token=" in elsewhere
+    site.manage("check")
+
+
+FIRST = """
+from django.test import Client
+from headrace.errors import ConfigError
+said = []
+for _ in range(2):
+    try:
+        Client().get("/health")
+    except ConfigError as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize(
+    ("pair", "cause"),
+    [
+        ("unnamed", "2 status_urls show its jobs: name one with status="),
+        ("unknown", "status names 'nowhere'"),
+        ("absent", "does not include the pages that status names"),
+        ("callers", "does not know its callers"),
+    ],
+)
+def test_a_wrong_pair_of_view_and_pages_does_not_start(tmp_path: Path, pair: str, cause: str) -> None:
+    site = Site(tmp_path, {**PAIRS, "SHOP_PAIR": pair})
+    checked = site.manage("check", code=1)
+    assert cause in checked
+    assert "shop.pairs.greet: (headrace.E001)" in checked
+    said = site.script(FIRST)
+    assert len(said) == 2, "every request is refused, also one for another view"
+    assert all(cause in text for text in said)

@@ -46,6 +46,12 @@ async def test_depth_age_and_pauses() -> None:
             assert value(page, "headrace_queue_oldest_seconds", queue="slow") == 0
             paused = {queue: value(page, "headrace_queue_paused", queue=queue) for queue in ("default", "slow")}
             assert paused == {"default": 0, "slow": 1}
+            await app.tasks.pause("add")
+            page = await scraper.page()
+            paused = {task: value(page, "headrace_task_paused", task=task) for task in ("add", "multiply")}
+            assert paused == {"add": 1, "multiply": 0}
+            await app.tasks.resume("add")
+            assert value(await scraper.page(), "headrace_task_paused", task="add") == 0
             statuses = {dict(labels)["status"] for labels in samples(page)["headrace_queue_jobs"]}
             assert statuses == {*Status} - {"completed", "cancelled"}
 

@@ -16,7 +16,7 @@ from headrace.core.attempt import ErrorInfo, Failed
 from headrace.core.query import Filter, matches
 from headrace.core.status import Reason, Status
 from headrace.engines.postgres.records import Finding
-from headrace.engines.postgres.store.pool import COLD, Pool
+from headrace.engines.postgres.store.pool import SEARCH, Pool
 from tests.support.servers.postgres import shared
 
 QUESTIONS: dict[str, list[Any]] = {
@@ -94,7 +94,7 @@ async def test_searches_go_by_index(lab: Lab, schema: str) -> None:
     await lab.put("rare", tags=("rare",))
     for _ in range(5):
         await lab.put_all(*(lab.job(tags=("common",)) for _ in range(1000)))
-    connection = await asyncpg.connect(shared().url(), server_settings=COLD)
+    connection = await asyncpg.connect(shared().url(), server_settings=SEARCH)
     await connection.execute(f"SET search_path = {schema}; ANALYZE jobs, bodies, labels, subqueue_blocks, time_blocks")
     for wanted, indexes in (
         (Filter(tag="rare"), {"labelled"}),

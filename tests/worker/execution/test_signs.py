@@ -18,6 +18,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Engine
+from headrace.errors import Unstorable
 from headrace.worker.execution.signs import SignThrottle
 from tests.support.apps import url_of
 from tests.support.programs.process_tasks import breathes
@@ -232,6 +233,35 @@ async def test_jobs_without_a_heartbeat_write_no_signs(shop: Shop) -> None:
         jobs = await shop.all_ended(ids)
     assert {job.status for job in jobs} == {Status.COMPLETED}
     assert found == []
+
+
+async def test_a_report_that_cannot_be_stored_is_a_sign_all_the_same(shop: Shop) -> None:
+    gate, heartbeat, apply = asyncio.Event(), 4.0, shop.engine.jobs.apply
+
+    async def refusing(changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        if any(change.job.progress is not None for change in changes if change.verb is Verb.PROGRESS):
+            raise Unstorable("no such report")
+        return await apply(changes, now)
+
+    shop.engine.jobs.apply = refusing  # type: ignore[method-assign]
+
+    async def reports(ctx: Context) -> None:
+        await asyncio.sleep(heartbeat / 3)  # no sign may be written before
+        ctx.progress(50)
+        await gate.wait()
+
+    def moved(job: Job) -> bool:
+        if job.started_at is None or job.act_by is None:
+            return False
+        return job.act_by > job.started_at + timedelta(seconds=heartbeat + shop.engine.rules.timeout_check)
+
+    shop.task(reports)
+    id = await shop.submit("reports", heartbeat=heartbeat, retry=ONCE)
+    async with shop.worker():
+        await until(lambda: shop._has(id, moved), what="a sign on record")
+        assert (await shop.get(id)).progress is None
+        gate.set()
+        assert (await shop.ended(id)).status is Status.COMPLETED
 
 
 async def test_a_report_of_progress_needs_no_sign_beside_it(shop: Shop) -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.client.api.stats import running_times
 from headrace.client.api.workers import workers
@@ -52,15 +53,18 @@ async def position(session: Session, job: Job) -> QueuePosition | None:
     place = await engine.records.position(job, now)
     takes = (await running_times(session, queue=job.queue)).quantiles()
     facts = explain_queued(job, now, await workers(session), limits, usage, (), place, takes=takes)
-    return QueuePosition(*_estimate(facts, now))
+    found = _estimate(facts, now)
+    return QueuePosition(found.position, found.estimated_start)
 
 
-def _estimate(facts: Iterable[Fact], now: datetime) -> tuple[int | None, datetime | None]:
+def _estimate(facts: Iterable[Fact], now: datetime) -> Place:
     """The position and the expected start in these facts; None for what is unknown, or known only as a minimum."""
     found = {fact.code: fact.data for fact in facts}
     place, start = found.get("position"), found.get("estimate")
     estimated = now if "ready" in found else None if start is None or start["at_least"] else start["at"]
-    return None if place is None or place["at_least"] else place["position"], estimated
+    if place is None or place["at_least"]:
+        return Place(None, estimated)
+    return Place(place["position"], estimated, approximate=place["approximate"])
 
 
 MAX_COUNTED_JOBS = 2000
@@ -88,7 +92,7 @@ async def places(
         if expired(job, now):
             return Place(None)
         found = await engine.records.position(job, now, most=most)
-        return Place(*_estimate(explain_queued(job, now, rows, limits, usage, (), found, takes=takes), now))
+        return _estimate(explain_queued(job, now, rows, limits, usage, (), found, takes=takes), now)
 
     ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
     placed = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)
@@ -134,7 +138,8 @@ def _estimate_rest(found: list[Place | None]) -> None:
     for low, high in pairwise(known):
         first, last = found[low], found[high]
         for index in range(low + 1, high):
-            found[index] = _part(first, last, (index - low) / (high - low)) if first and last else None
+            part = (index - low) / (high - low)
+            found[index] = replace(_part(first, last, part), approximate=True) if first and last else None
 
 
 def _part(first: Place, last: Place, part: float) -> Place:
@@ -143,7 +148,8 @@ def _part(first: Place, last: Place, part: float) -> Place:
         return Place(None)
     begin, end = first.estimated_start, last.estimated_start
     start = None if begin is None or end is None else begin + (end - begin) * part
-    return Place(first.position + round((last.position - first.position) * part), start)
+    approximate = first.approximate or last.approximate
+    return Place(first.position + round((last.position - first.position) * part), start, approximate=approximate)
 
 
 def _filled(found: list[Place | None], low: int, high: int) -> bool:

@@ -107,6 +107,8 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     paused: frozenset[str]
     """The queues that are paused; those that have settings are in ``named``."""
     named: frozenset[str]
+    paused_tasks: frozenset[str] = frozenset()
+    """The tasks that are paused."""
     alive: int
     """Workers that are heard of, without those that run only headrace's own tasks."""
     own_alive: int = 0
@@ -198,7 +200,7 @@ class StatsApi(Noun):
     async def snapshot(self) -> StoreSnapshot:
         """The store at this moment, read as cheaply as can be, however many jobs it keeps: for readers that poll."""
         engine, now = self._engine, self._host.clock.now()
-        limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
+        limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
         rows = await workers(self._session)
         served = {task for row in rows if row.alive for task in row.info.tasks}
         schedules = [doc for doc in await list_schedules(engine) if doc.state(served=doc.task in served) == "active"]
@@ -208,6 +210,7 @@ class StatsApi(Noun):
             counts=[one for one in counts if not one.own],
             own=[one for one in counts if one.own],
             paused=frozenset(name for name, rule in limits.queues.items() if rule.paused),
+            paused_tasks=frozenset(limits.paused_tasks),
             named=frozenset(limits.queues),
             alive=sum(row.alive for row in users),
             own_alive=sum(row.alive for row in rows if row.info.own),

@@ -12,7 +12,7 @@ urlpatterns = [
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
@@ -24,6 +24,7 @@ from django.urls import NoReverseMatch, path, reverse
 from headrace.client.draft import Draft
 from headrace.client.options import JobOptions, TaskOptions
 from headrace.client.task import Task
+from headrace.contrib.django.checks import mark_choice, mark_pages
 from headrace.contrib.django.project import project_app
 from headrace.core.defaults import MAX_ENDPOINT_BODY_BYTES
 from headrace.core.times import Seconds
@@ -46,6 +47,7 @@ from headrace.endpoints.routes import (
     too_large,
 )
 from headrace.endpoints.status import StatusPages
+from headrace.endpoints.status_choice import StatusChoice
 from headrace.endpoints.submit import BeforeSubmit, Misused, Submitting
 from headrace.endpoints.wsgi import PLACE, Here, Told, asking, in_threads, sent_headers
 from headrace.http.problems import Problem
@@ -87,7 +89,8 @@ def job_view(
     ``headrace.endpoints.arguments``. The response is 202 with the job, or with ``Prefer: wait=10`` the result.
     ``methods``: POST by default. The view has the task as ``view.task``. Other arguments are those of FastAPI's
     ``JobRouter``; ``identity`` and ``before_submit`` are called with the request, and ``status`` is the namespace of
-    the ``status_urls`` that show its jobs, where there are several.
+    the ``status_urls`` that show its jobs, where there are several. Status pages that do not fit are an error of
+    Django's system checks, and of the first request of any kind.
 
     :raises ConfigError: naming the argument
     """
@@ -103,6 +106,11 @@ def job_view(
         errors=errors,
         words=words,
     )
+
+    asks = identity is not None or before_submit is not None
+
+    def choose(found: Iterable[StatusPages]) -> StatusPages | None:
+        return _choose(jobs, status, found, fixed=status_url is not None, asks=asks)
 
     def decorate(fn: Callable[..., Any]) -> View:
         task: Task[Any, Any] = cast("Any", jobs.task)(runs(fn), **job)
@@ -126,12 +134,14 @@ def job_view(
 
             try:
                 media, body = request.headers.get("content-type", ""), _body(request)
-                return _answered(jobs, request, values, identity, (status, status_url), answer)
+                return _answered(jobs, request, values, identity, (choose(_shown.values()), status_url), answer)
             except Problem as problem:
                 return _response(jobs, request, submitting.answers.problem(problem))
 
         view.__name__, view.__doc__, view.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        view.__qualname__ = fn.__qualname__
         cast("Any", view).task = task
+        mark_choice(view, choose)
         return view
 
     return decorate
@@ -189,10 +199,11 @@ def status_urls(
                 async def answer(asked: EndpointRequest) -> Any:
                     return await page.do(pages, id, asked)
 
-                return _answered(jobs, request, values, identity, (namespace, None), answer)
+                return _answered(jobs, request, values, identity, (pages, None), answer)
             except Problem as problem:
                 return _response(jobs, request, pages.answers.problem(problem))
 
+        mark_pages(view, pages)
         return view
 
     patterns = [
@@ -210,18 +221,18 @@ def _answered(
     request: HttpRequest,
     values: dict[str, Any],
     identity: Identity | None,
-    shown_at: tuple[str | None, str | None],
+    shown_at: tuple[StatusPages | None, str | None],
     answer: Callable[[EndpointRequest], Awaitable[Any]],
 ) -> HttpResponse:
     """Respond to a request on the background loop; what belongs to Django is read before.
 
-    ``shown_at``: the namespace of the status pages, and their address, if it is fixed.
+    ``shown_at``: the status pages, and their address, if it is fixed.
     """
     caller = None if identity is None else identity_text(identity(request))
     # Which is by name, and counts them; in their order they are in the text alone.
     query = parse_qsl(request.META.get("QUERY_STRING", ""), keep_blank_values=True) if request.GET else []
-    namespace, fixed = shown_at
-    place, pages = _place(jobs, values, namespace)
+    pages, fixed = shown_at
+    place = None if pages is None else _place(values, pages)
     if fixed is not None:
         place = fixed.replace("{id}", str(PLACE))
     ask = asking(request.headers.items(), values, query, caller, place, pages)
@@ -232,24 +243,32 @@ def _answered(
     return _response(jobs, request, jobs.wait(work()))
 
 
-def _place(jobs: App, values: dict[str, Any], only: str | None) -> tuple[str | None, StatusPages | None]:
-    """Return the address at which the project shows the jobs of an App, and its pages; ``only``: of this namespace.
+def _choose(
+    jobs: App, status: str | None, found: Iterable[StatusPages], *, fixed: bool, asks: bool
+) -> StatusPages | None:
+    """Return the pages of a view among those that are found; ``status``: the namespace that it names.
 
-    :raises Misused: there are no pages of this namespace, or several and none is named
+    :raises Misused: they do not fit, naming the cause and the remedy
     """
-    if only is not None and only not in _shown:
-        raise Misused(f"job_view: status names {only!r}, and status_urls of these namespaces are there: {list(_shown)}")
-    several = [name for name, pages in _shown.items() if pages.app is jobs]
-    if only is None and len(several) > 1:
-        raise Misused(f"job_view: status_urls of several namespaces show its jobs: name one with status=, of {several}")
-    for namespace, pages in _shown.items():
-        for given in ({"id": PLACE}, {**values, "id": PLACE}):
-            if pages.app is jobs and only in (None, namespace):
-                try:
-                    return reverse(f"{namespace}:{PAGES[0].name}", kwargs=given), pages
-                except NoReverseMatch:
-                    continue
-    return None, None
+    if status is not None and status not in _shown:
+        raise Misused(f"job_view: status names {status!r}, and the namespaces of status_urls are: {list(_shown)}")
+    named = None if status is None else [_shown[status]]
+    pages = [one for one in dict.fromkeys(found) if one.app is jobs]
+    if named is None and len(pages) > 1:
+        several = [name for name, one in _shown.items() if one in pages]
+        raise Misused(f"job_view: {len(pages)} status_urls show its jobs: name one with status=, of {several}")
+    return StatusChoice("job_view", jobs, named, fixed=fixed, asks=asks).choose(pages)
+
+
+def _place(values: dict[str, Any], pages: StatusPages) -> str | None:
+    """Return the address at which the project shows a job; None: its URLs do not have the pages."""
+    namespace = next((name for name, one in _shown.items() if one is pages), None)
+    for given in ({"id": PLACE}, {**values, "id": PLACE}):
+        try:
+            return cast("str", reverse(f"{namespace}:{PAGES[0].name}", kwargs=given))
+        except NoReverseMatch:
+            continue
+    return None
 
 
 def _body(request: HttpRequest) -> bytes:

@@ -66,6 +66,7 @@ METRICS: dict[str, Metric] = {
     "headrace_queue_jobs": Metric("gauge", ("queue", "status"), "Jobs in the store that are live or failed."),
     "headrace_queue_oldest_seconds": Metric("gauge", ("queue",), "How long the first queued job has waited; 0: none."),
     "headrace_queue_paused": Metric("gauge", ("queue",), "1: the queue is paused."),
+    "headrace_task_paused": Metric("gauge", ("task",), "1: the task is paused."),
     "headrace_queue_slots": Metric("gauge", ("queue",), "Slots of the live workers that may run jobs of the queue."),
     "headrace_queue_slots_needed": Metric(
         "gauge",

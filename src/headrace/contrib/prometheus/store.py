@@ -16,6 +16,7 @@ from headrace.contrib.prometheus.catalogue import gauge
 from headrace.contrib.prometheus.scale import scale_families
 from headrace.core.query import HISTORY
 from headrace.core.stats.metrics import Metrics
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
 
@@ -133,6 +134,8 @@ def _on_a_loop() -> bool:
 
 MAX_QUEUES = 200
 """Maximum queues with series of their own; all others are ``OTHER``."""
+MAX_TASKS = 200
+"""Maximum tasks of which it is reported whether they are paused."""
 
 _LIVE_OR_FAILED = [status for status in Status if status not in HISTORY]
 
@@ -144,6 +147,8 @@ class Store:
         self._app, self._reader = app, reader
         self._queues: set[str] = set()
         """The queues reported so far: an empty queue has no jobs, but still exists."""
+        self._tasks: set[str] = set()
+        """The tasks reported so far."""
 
     def families(self) -> Iterator[Family]:
         """Yield all metrics of the store, as of the last read."""
@@ -179,6 +184,10 @@ class Store:
         yield _filled("headrace_queue_jobs", by_status)
         yield _filled("headrace_queue_oldest_seconds", (((queue,), age) for queue, age in ages.items()))
         yield _filled("headrace_queue_paused", (((queue,), queue in found.paused) for queue in queues))
+        for task in (*sorted(found.paused_tasks), *sorted(self._app._handlers)):
+            if len(self._tasks) < MAX_TASKS and not is_own(task):
+                self._tasks.add(task)
+        yield _filled("headrace_task_paused", (((task,), task in found.paused_tasks) for task in sorted(self._tasks)))
         yield _filled("headrace_workers", ((("alive",), found.alive), (("silent",), found.silent)))
         yield _filled("headrace_slots", ((("busy",), found.busy), (("free",), found.slots - found.busy)))
         own = dict.fromkeys(_LIVE_OR_FAILED, 0)

@@ -23,7 +23,7 @@ from headrace.engines.postgres.rollups import Rollups
 from headrace.engines.postgres.store import checks
 from headrace.engines.postgres.store import schema as migrate
 from headrace.engines.postgres.store.connection import Connection, check_schema, raise_meaning
-from headrace.engines.postgres.store.pool import COLD, HOT, WARM, Pool, connect_once
+from headrace.engines.postgres.store.pool import COLD, HOT, SEARCH, WARM, Pool, connect_once
 from headrace.engines.postgres.store.presence import Presence
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
@@ -72,7 +72,7 @@ class PostgresEngine:
         warm = Pool(url, size=_WARM_CONNECTIONS, settings=WARM, pgbouncer=pgbouncer, replan=host)
         cold = Pool(url, size=_COLD_CONNECTIONS, settings=COLD, pgbouncer=pgbouncer)
         # A pool of its own, because a search or a count may have to read every job.
-        search = Pool(url, size=_SEARCH_CONNECTIONS, settings=COLD, pgbouncer=pgbouncer, long=True)
+        search = Pool(url, size=_SEARCH_CONNECTIONS, settings=SEARCH, pgbouncer=pgbouncer, long=True)
         # A pool of its own, because a handler's transaction may take long. No settings, so that its isolation level is
         # that of the user's role or database.
         lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)

@@ -47,6 +47,9 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     position: int | None
     """1 is the next in its queue; null: not queued, too far behind, or not read in time."""
+    position_approximate: bool | UnsetType = UNSET
+    """true: it was counted on from others, or concurrency keys take turns, so that it may be another; absent: it was
+    counted."""
     estimated_start: datetime | None
     """null: unknown."""
     created_at: datetime
@@ -109,12 +112,13 @@ async def submit(ask: OperationRequest) -> OperationReply:
     handle = await draft.submit()
     job = handle.last
     assert job is not None
-    position, start = await ask.hub.positions.of(job, new=not handle.duplicate)
+    place = await ask.hub.positions.of(job, new=not handle.duplicate)
     submitted = Submitted(
         job_id=job.id,
         status=seen_status(job, ask.hub.app.host.clock.now()) if handle.duplicate else job.status,
-        position=position,
-        estimated_start=start,
+        position=place.position,
+        position_approximate=place.approximate or UNSET,
+        estimated_start=place.estimated_start,
         created_at=job.created_at,
         duplicate=handle.duplicate,
         replaced=handle.replaced,

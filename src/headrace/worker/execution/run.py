@@ -369,7 +369,7 @@ class Run(Caller):
         """Write the progress of the handler."""
         with _making:
             if self._progress is None:
-                self._progress = ProgressWriter(self.owned, self._loop, self.signs)
+                self._progress = ProgressWriter(self.owned, self._loop, self._signs)
         if self._signs is not None:
             self._signs.note()
         self._progress.report(report)

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 
+from headrace.core.change import Change
+from headrace.core.job import Job
 from headrace.core.lifecycle.execution import sign
 from headrace.worker.owned_job import OwnedJob
 
@@ -48,7 +50,7 @@ class SignThrottle:
         return self.last_at + self.heartbeat - now
 
     def written(self, now: float) -> None:
-        """Note that it is being written, by itself or with a report of progress."""
+        """Note that the signs up to now are stored, by themselves or with a report of progress."""
         self._written_at = now
 
 
@@ -100,6 +102,10 @@ class Signs:
     def give(self) -> None:
         """Give a sign, which is written as soon as it may be; on any thread."""
         self.note()
+        self.write()
+
+    def write(self) -> None:
+        """Write the last sign as soon as it may be, if it is not stored then; on any thread."""
         if not self._writing:
             self._writing = True  # until it is stored: one at a time
             with contextlib.suppress(RuntimeError):  # the loop is closed: nothing is written any more
@@ -117,15 +123,23 @@ class Signs:
         clock, rules = self._owned.writer.host.clock, self._owned.writer.engine.rules
         monotonic = clock.monotonic()
         at = clock.now() - timedelta(seconds=monotonic - self.throttle.last_at)
-        self.throttle.written(monotonic)
-        self._owned.write_start()
-        self._owned.write(lambda job: sign(job, at, rules), self._written)
+        sent = False
 
-    def _written(self, stored: bool) -> None:
-        self._writing = False
-        if stored and self.throttle.is_unwritten:  # another one came meanwhile
-            self._writing = True
-            self._schedule()
+        def decide(job: Job) -> Change | None:
+            nonlocal sent
+            # A report that was on its way may have said it.
+            sent = self.throttle.is_unwritten and self.throttle.wait(clock.monotonic()) <= 0
+            return sign(job, at, rules) if sent else None
+
+        def written(stored: bool) -> None:
+            if stored and sent:
+                self.throttle.written(monotonic)
+            self._writing = stored and self.throttle.is_unwritten  # another one came meanwhile
+            if self._writing:
+                self._schedule()
+
+        self._owned.write_start()
+        self._owned.write(decide, written)
 
 
 def _nothing() -> None:

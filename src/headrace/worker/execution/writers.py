@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from datetime import datetime
+from functools import partial
 
 from headrace.core.attempt import Progress
 from headrace.core.defaults import MAX_LOG_LINES
@@ -20,7 +21,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle.execution import progress
 from headrace.errors import HeadraceError, Stopped
 from headrace.runtime.writes.writer import Writer
-from headrace.worker.execution.signs import SignThrottle
+from headrace.worker.execution.signs import Signs
 from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["EntryWriter", "ProgressWriter", "ReportThrottle", "Started"]
@@ -204,7 +205,7 @@ class ReportThrottle:
 class ProgressWriter:
     """Writes what one run reports of its progress."""
 
-    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, signs: SignThrottle | None = None) -> None:
+    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, signs: Signs | None = None) -> None:
         """``signs``: those of a job with a heartbeat, of which a report is one."""
         self._owned, self._loop, self._signs = owned, loop, signs
         self._reports = ReportThrottle()
@@ -231,12 +232,15 @@ class ProgressWriter:
             return
         self._reporting = True
         clock, rules = self._owned.writer.host.clock, self._owned.writer.engine.rules
-        if self._signs is not None:
-            self._signs.written(clock.monotonic())
         self._owned.write_start()
-        self._owned.write(lambda job: progress(job, clock.now(), report, rules), self._reported)
+        reported = partial(self._reported, clock.monotonic())
+        self._owned.write(lambda job: progress(job, clock.now(), report, rules), reported)
 
-    def _reported(self, stored: bool) -> None:
+    def _reported(self, sent_at: float, stored: bool) -> None:
         self._reporting = False
-        if self._reports.newest is not None and stored:
+        if self._signs is not None and stored:
+            self._signs.throttle.written(sent_at)
+        elif self._signs is not None:
+            self._signs.write()  # a report that cannot be stored is a sign all the same
+        if self._reports.newest is not None and self._owned.kept:
             self._schedule()

@@ -22,7 +22,7 @@ from headrace.engines.sql.templates import Fetch
 from headrace.errors import NotOpen, Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["COLD", "HOT", "LONG_TIMEOUT_SECONDS", "WARM", "Pool", "connect_once", "fetching", "step_through"]
+__all__ = ["COLD", "HOT", "LONG_TIMEOUT_SECONDS", "SEARCH", "WARM", "Pool", "connect_once", "fetching", "step_through"]
 
 
 def step_through(coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseException | None], None]) -> None:
@@ -97,6 +97,8 @@ the table as it is by then.
 """
 COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
 """Settings for all other statements."""
+SEARCH = {**COLD, "enable_bitmapscan": "off"}
+"""Settings for searches: they stop at a number of rows, while a bitmap is of all rows, however long history is."""
 
 _STATEMENT_TIMEOUT_SECONDS = 30.0
 """Seconds for a statement; after that the connection counts as broken."""

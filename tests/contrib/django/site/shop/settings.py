@@ -9,7 +9,7 @@ from headrace import Retry
 SECRET_KEY = "for tests"
 USE_TZ = True
 INSTALLED_APPS = ["headrace.contrib.django", "shop"]
-ROOT_URLCONF = "shop.urls"
+ROOT_URLCONF = os.environ.get("SHOP_URLS", "shop.urls")
 ALLOWED_HOSTS = ["*"]
 
 _LITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "site.db"}

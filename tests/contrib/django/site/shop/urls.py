@@ -31,7 +31,7 @@ def order(ctx: Context, shop: str, order: Order, dry: bool = False) -> list[Any]
     return [shop, order.item, order.count, dry]
 
 
-@job_view("GET", "PUT")
+@job_view("GET", "PUT", identity=caller)
 async def divide(by: int) -> float:
     return 1 / by
 
