@@ -45,7 +45,7 @@ def _shown(gone: GoneWorker) -> GoneWorker:
 
 
 class GoneWorkers(Part):
-    """What ``bury`` and ``retire`` leave on record, and what ``find_gone``, ``get_gone`` and ``forget_gone`` promise."""
+    """What ``bury`` and ``retire`` leave on record, and how it is read and removed."""
 
     @pytest.mark.parametrize("end", ["bury", "retire"])
     async def test_the_record_is_what_the_core_makes_of_the_worker_and_its_jobs(self, lab: Lab, end: str) -> None:
