@@ -1,5 +1,5 @@
 recorded AS (
-  -- engine.GoneWorker.of
+  -- engine.workers.GoneWorker
   INSERT INTO {schema}.gone_workers (id, gone_at, departure, info, beat, beats, beat_at, holds, lost)
   SELECT row.id, d.at, d.departure, row.info, row.beat, row.beats, row.beat_at,
     (SELECT count(*) FROM {schema}.jobs j WHERE j.stage = 3 AND j.worker = $1),

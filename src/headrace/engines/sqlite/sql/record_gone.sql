@@ -1,4 +1,4 @@
--- Store the record of a worker that is gone from now on: engine.GoneWorker.of. ?1 worker, ?2 when, ?3 its departure,
+-- Store the record of a worker that is gone from now on: engine.workers.GoneWorker. ?1 worker, ?2 when, ?3 its departure,
 -- ?4 how many ids of jobs
 INSERT INTO gone_workers (id, gone_at, departure, info, beat, beats, beat_at, holds, lost)
 SELECT w.id, ?2, ?3, w.info, w.beat, w.beats, w.beat_at,
