@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from headrace.core import batch as batches
 from headrace.core.attempt import Attempt, Event, History
 from headrace.core.audit import Audited
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, cursor_at
 from headrace.core.change import Applied, Change, Conflict, KeyEffect, LeftOut, Note, Verdict, judge
 from headrace.core.defaults import MAX_AUDIT_ENTRIES, Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -31,6 +31,7 @@ from headrace.core.lifecycle import family
 from headrace.core.lifecycle.claim import ClaimRequest, grant, order, promoted
 from headrace.core.lifecycle.decision import expired, tally_of_new
 from headrace.core.lifecycle.deduplication import has_lapsed, is_repeat, request_of
+from headrace.core.lifecycle.departure import Departure
 from headrace.core.lifecycle.duty import FREE, DutyLease, given_back, holder_of, taken
 from headrace.core.lifecycle.retention import is_past, latest_end, up_to
 from headrace.core.lifecycle.suspects import ran_together, requirements_of
@@ -66,6 +67,7 @@ from headrace.engine import (
     Duplicated,
     Engine,
     Gone,
+    GoneWorker,
     Hint,
     InsertAnswer,
     Inserted,
@@ -82,6 +84,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
+from headrace.engine.workers import last_gone_first
 from headrace.engines.validation import refuse_changes, refuse_entries, refuse_jobs, refuse_text
 from headrace.errors import HeadraceError, KeyReused, NotOpen
 from headrace.runtime.host import Host
@@ -111,6 +114,7 @@ class Store:
         self.reported: Counter[UUID] = Counter()  # the last report of each worker
         self.rollups: list[Rollup] = []
         self.beside_suspects: set[UUID] = set()  # dead workers on which suspects and others ran together
+        self.gone: dict[UUID, GoneWorker] = {}  # records of workers that are gone
         self.mass_deaths: set[UUID] = set()  # workers that died at the same time as others
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
@@ -133,6 +137,12 @@ class Store:
         if worker in self.workers:
             self.workers[worker] = (*self.workers[worker][:4], False)
         self.leases = {name: given_back(lease, worker) for name, lease in self.leases.items()}
+
+    def record(self, worker: UUID, departure: Departure | None) -> None:
+        """The worker is gone from now on, and that is on record."""
+        if departure is not None and self.alive(worker):
+            held = self.held_by(worker)
+            self.gone[worker] = GoneWorker.of(WorkerRow(*self.workers[worker], len(held)), departure, held)
 
     def held_by(self, worker: UUID) -> list[Job]:
         """The jobs of one worker, in order."""
@@ -770,7 +780,9 @@ class Workers(Role):
             if store.alive(worker) and store.workers[worker][2] == watched.beats:
                 store.watched[worker] = watched
 
-    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
+    async def bury(
+        self, worker: UUID, beats: int, *, mass_death: bool = False, departure: Departure | None = None
+    ) -> bool:
         with self.store() as store:
             if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
@@ -778,12 +790,31 @@ class Workers(Role):
                 store.beside_suspects.add(worker)
             if mass_death:
                 store.mass_deaths.add(worker)
+            store.record(worker, departure)
             store.die(worker)
             return True
 
-    async def retire(self, worker: UUID) -> None:
+    async def retire(self, worker: UUID, *, departure: Departure | None = None) -> None:
         with self.store() as store:
+            store.record(worker, departure)
             store.die(worker)
+
+    async def find_gone(self, limit: int = 50, cursor: str | None = None) -> Page[GoneWorker]:
+        with self.store() as store:
+            found = sorted(store.gone.values(), key=lambda one: one.place, reverse=True)
+            return last_gone_first([one for one in found if one.place < cursor_at(cursor)], limit)
+
+    async def get_gone(self, worker: UUID) -> GoneWorker | None:
+        with self.store() as store:
+            return store.gone.get(worker)
+
+    async def forget_gone(self, before: datetime, limit: int = MAX_BATCH) -> int:
+        with self.store() as store:
+            old = [one for one in store.gone.values() if one.departure.at <= before]
+            old = sorted(old, key=lambda one: one.place)[:limit]
+            for one in old:
+                del store.gone[one.row.info.id]
+            return len(old)
 
     async def list(self) -> list[WorkerRow]:
         with self.store() as store:

@@ -27,7 +27,7 @@ NOUNS = {
     "rates": "list set reset forget undefined",
     "schedules": "list set get edit pause resume trigger delete preview",
     "tasks": "list get knows pause resume announce",
-    "workers": "list drain explain local",
+    "workers": "list drain explain get_gone gone local",
     "webhooks": "list get add set rotate delete test deliveries redeliver",
     "keys": "list create revoke rotate_leases replace_secret",
     "stats": "counts snapshot metrics charts rollups scale duration",

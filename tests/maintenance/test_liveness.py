@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace.core.lifecycle.departure import Departure, How
 from headrace.core.lifecycle.execution import start_may_wait
 from headrace.core.lifecycle.liveness import time_to_return
 from headrace.core.status import Status
@@ -34,13 +35,15 @@ class Provable(Workers):
     spared = 0
     """How many burials go well before that."""
 
-    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
+    async def bury(
+        self, worker: UUID, beats: int, *, mass_death: bool = False, departure: Departure | None = None
+    ) -> bool:
         """Bury, unless the store is to be away just now."""
         self.spared -= self.failing
         if self.failing and self.spared < 0:
             self.failing, self.spared = False, 0
             raise Unavailable("the store is away for a moment")
-        return await super().bury(worker, beats, mass_death=mass_death)
+        return await super().bury(worker, beats, mass_death=mass_death, departure=departure)
 
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
         """Those that the test let go, of the ones that have a proof."""
@@ -426,6 +429,9 @@ async def test_who_is_cut_off_is_dead_when_its_grace_is_over_and_not_before(capl
         assert await s.w.alive() == {keeper.id}
         assert (await s.w.job(job)).status is Status.RETRYING
         assert "is dead: cut off from its hub, silent for 1" in caplog.text
+        gone = await s.workers.get_gone(victim.id)
+        assert gone is not None
+        assert (gone.departure.how, gone.departure.by, gone.lost) == (How.CUT_OFF, keeper.id, (job.id,))
 
 
 async def test_who_is_heard_again_has_its_whole_lease() -> None:

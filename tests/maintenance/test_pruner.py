@@ -8,6 +8,7 @@ from typing import Any
 from headrace.core.defaults import STATS_RETENTION, Retention
 from headrace.core.job import Job
 from headrace.core.lifecycle.actions import cancel
+from headrace.core.lifecycle.departure import Departure
 from headrace.core.lifecycle.retention import Kept
 from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
 from headrace.engine import Beat
@@ -57,6 +58,22 @@ async def test_it_prunes_in_batches_until_all_are_gone() -> None:
         w.clock.advance(61)
         assert await pruner.tick() == 18
         assert (await w.engine.records.ledger()).unaccounted == 0
+
+
+async def test_the_records_of_gone_workers_go_with_the_failed_jobs_of_their_time() -> None:
+    async with world() as w:
+        pruner = Pruner(w.engine, w.writer, w.host, w.holder(), limit=2)
+        workers = w.engine.workers
+        for _ in range(5):
+            await workers.retire((await w.worker()).id, departure=Departure(at=w.now))
+        w.clock.advance(30 * DAY - 1)
+        kept = await w.worker()
+        await workers.retire(kept.id, departure=Departure(at=w.now))
+        await pruner.tick()
+        assert len((await workers.find_gone()).items) == 6
+        w.clock.advance(1)
+        await pruner.tick()
+        assert [one.row.info.id for one in (await workers.find_gone()).items] == [kept.id]
 
 
 async def test_it_looks_about_once_a_minute() -> None:

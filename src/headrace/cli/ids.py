@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -28,6 +29,7 @@ __all__ = [
     "resolve",
     "resolve_batch",
     "resolve_fingerprint",
+    "resolve_gone_worker",
     "resolve_worker",
     "wanted",
 ]
@@ -65,6 +67,12 @@ class NoSuchWorker(_Missing):
     """No worker has an id that begins or ends like this."""
 
     text = "no worker's name is {!r}, nor does its id begin or end so: list them with headrace workers"
+
+
+class NoSuchGoneWorker(_Missing):
+    """No worker that is gone has an id that begins or ends like this."""
+
+    text = "no gone worker's name is {!r}, nor does its id begin or end so: list them with headrace workers gone"
 
 
 class NoSuchFailure(_Missing):
@@ -155,6 +163,27 @@ async def resolve_worker(app: App, text: str) -> UUID:
     ]
     if not found:
         raise NoSuchWorker(text)
+    if len(found) > 1:
+        raise click.UsageError(f"{text!r} fits several workers: {', '.join(map(str, found[:5]))}")
+    return found[0]
+
+
+async def resolve_gone_worker(app: App, text: str) -> UUID:
+    """Return the worker that is meant, of those that are gone: by its id, or, among the last to go, by digits or name.
+
+    :raises NoSuchGoneWorker: nothing fits.
+    :raises click.UsageError: it fits several.
+    """
+    part = text.strip().lower()
+    with suppress(ValueError):
+        return UUID(part)
+    infos = [one.row.info for one in (await app.workers.gone(limit=1000)).items]
+    called = [info.id for info in infos if info.name == text.strip()][:1]  # the last of that name
+    found = called or [
+        info.id for info in infos if part and (str(info.id).startswith(part) or str(info.id).endswith(part))
+    ]
+    if not found:
+        raise NoSuchGoneWorker(text)
     if len(found) > 1:
         raise click.UsageError(f"{text!r} fits several workers: {', '.join(map(str, found[:5]))}")
     return found[0]

@@ -33,6 +33,7 @@ _PARTS = (
     "families",
     "rollups",
     "workers",
+    "gone_workers",
     "documents",
     "transactions",
     "sessions",
@@ -47,6 +48,7 @@ from headrace.conformance.families.batch_cancel import Cancelling  # noqa: E402
 from headrace.conformance.families.batches import Batches  # noqa: E402
 from headrace.conformance.families.children import Children  # noqa: E402
 from headrace.conformance.families.graphs import Graphs  # noqa: E402
+from headrace.conformance.gone_workers import GoneWorkers  # noqa: E402
 from headrace.conformance.jobs.actions import Acting  # noqa: E402
 from headrace.conformance.jobs.apply import Applying  # noqa: E402
 from headrace.conformance.jobs.claim import Claiming  # noqa: E402
@@ -109,6 +111,7 @@ class Suite(
     Suspects,
     Retaining,
     Workers,
+    GoneWorkers,
     Asking,
     Finding,
     Positions,

@@ -68,7 +68,19 @@ from headrace.engine.values import (
     Refused,
     Setting,
 )
-from headrace.engine.workers import Alive, Attended, Beat, Dead, Gone, Renewed, Watched, WorkerInfo, WorkerRow, Workers
+from headrace.engine.workers import (
+    Alive,
+    Attended,
+    Beat,
+    Dead,
+    Gone,
+    GoneWorker,
+    Renewed,
+    Watched,
+    WorkerInfo,
+    WorkerRow,
+    Workers,
+)
 
 __all__ = [
     "MAX_BATCH",
@@ -91,6 +103,7 @@ __all__ = [
     "Families",
     "FindsChanged",
     "Gone",
+    "GoneWorker",
     "Hint",
     "InsertAnswer",
     "Inserted",

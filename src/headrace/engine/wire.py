@@ -177,7 +177,8 @@ LONG = frozenset({"records/verify", "records/find", "records/count_matching", "r
 """Verbs that may have to read every job, and take minutes."""
 
 
-READS = frozenset({"jobs/get", "jobs/overdue", "entries/tail", "rollups/read", "workers/list", "workers/gone"}) | {
+READS = frozenset({"jobs/get", "jobs/overdue", "entries/tail", "rollups/read"}) | {
+    *(f"workers/{name}" for name in ("list", "gone", "find_gone", "get_gone")),
     *(f"families/{name}" for name in ("batches", "find_batches")),
     *(f"documents/{name}" for name in ("profiles", "settings", "audit", "holder")),
 }

@@ -14,14 +14,31 @@ from msgspec.structs import replace
 from headrace.core.codec.record import Record
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
+from headrace.core.lifecycle.departure import MAX_LOST_IDS, Departure
 from headrace.core.lifecycle.liveness import silent_since
+from headrace.core.limits.rate import micros
 from headrace.core.matching.customers import Customers
 from headrace.core.matching.match import by_service
+from headrace.core.query import Page
 from headrace.core.stats.own_tasks import runs_only_own
 from headrace.core.stats.rollup import Rollup
 from headrace.core.stats.utilisation import Utilisation
+from headrace.engine.values import MAX_BATCH
 
-__all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Renewed", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
+__all__ = [
+    "Alive",
+    "Attended",
+    "Beat",
+    "Dead",
+    "Gone",
+    "GoneWorker",
+    "Renewed",
+    "Watched",
+    "WorkerInfo",
+    "WorkerRow",
+    "Workers",
+    "last_gone_first",
+]
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True):
@@ -224,6 +241,39 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
         return self.alive and self.beat.state != "draining"
 
 
+class GoneWorker(msgspec.Struct, Record, frozen=True):
+    """The record of a worker that is gone."""
+
+    row: WorkerRow
+    """The worker as the store last knew it; ``holds``: how many jobs it held at its end."""
+    departure: Departure
+    lost: tuple[UUID, ...] = ()
+    """The jobs that it held at its end, oldest first, up to ``MAX_LOST_IDS`` of them."""
+
+    @classmethod
+    def of(cls, row: WorkerRow, departure: Departure, held: Sequence[Job]) -> GoneWorker:
+        """Return the record of a worker that is gone from now on, with the jobs that it holds."""
+        oldest = sorted(held, key=lambda job: job.seq)[:MAX_LOST_IDS]
+        last = replace(row, info=row.present, alive=False, holds=len(held), silent_since=None, watched=None)
+        return cls(last, departure, tuple(job.id for job in oldest))
+
+    @property
+    def place(self) -> tuple[int, UUID]:
+        """Its place among the others: the last to go comes first."""
+        return micros(self.departure.at), self.row.info.id
+
+    def without_place(self) -> GoneWorker:
+        """Return the record for readers who may not know where the worker ran."""
+        return replace(self, row=self.row.without_place())
+
+
+def last_gone_first(found: Sequence[GoneWorker], limit: int) -> Page[GoneWorker]:
+    """Return a page of gone workers, given those below its cursor in order, and one more than fit if there is one."""
+    items = tuple(found[:limit])
+    at, id = items[-1].place if len(found) > limit else (0, None)
+    return Page(items, None if id is None else f"{at}-{id}")
+
+
 class Workers(Protocol):
     """Keeps a row for each worker. A beat writes that row, and no job that it names."""
 
@@ -268,7 +318,9 @@ class Workers(Protocol):
     async def watched(self, worker: UUID, watched: Watched) -> None:
         """Record for how long the worker's beat was seen, if it is still that beat and the worker is alive."""
 
-    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
+    async def bury(
+        self, worker: UUID, beats: int, *, mass_death: bool = False, departure: Departure | None = None
+    ) -> bool:
         """Declare the living worker dead if its beat number is still this one; return whether it was. Its duties are
         free.
 
@@ -280,13 +332,27 @@ class Workers(Protocol):
         From then on no claim of this worker is given anything: see ``Jobs.claim``. Its jobs stay its own until the
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job
         names it, so that the sweeper finds its jobs.
+
+        With a ``departure`` the same commit stores the record of the worker, as ``GoneWorker.of`` makes it from its row
+        and the jobs that it holds.
         """
 
-    async def retire(self, worker: UUID) -> None:
+    async def retire(self, worker: UUID, *, departure: Departure | None = None) -> None:
         """Remove a worker that left in good order: dead at once, its duties free, forgotten when no job names it.
 
-        For a holder of duties that is no worker, its duties are free as well.
+        With a ``departure`` the same commit stores the record of the worker, as ``bury`` does, if it was alive. For a
+        holder of duties that is no worker, its duties are free as well, and there is no record.
         """
+
+    async def find_gone(self, limit: int = 50, cursor: str | None = None) -> Page[GoneWorker]:
+        """Return the records of workers that are gone, the last to go first (by its end, then its id), paged by
+        ``last_gone_first``."""
+
+    async def get_gone(self, worker: UUID) -> GoneWorker | None:
+        """Return the record of one worker that is gone; None: there is none."""
+
+    async def forget_gone(self, before: datetime, limit: int = MAX_BATCH) -> int:
+        """Remove records of workers that went at this moment or before, the first to go first; return how many."""
 
     async def list(self) -> list[WorkerRow]:
         """Return every known worker, oldest first; forget the dead that no job names."""

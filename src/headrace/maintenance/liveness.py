@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from headrace.core.explain.explanation import many
+from headrace.core.lifecycle.departure import Departure, How
 from headrace.core.lifecycle.liveness import Seen, Watch, died_together, is_dead, is_gone, patience
 from headrace.engine import Engine, Watched, WorkerRow
 from headrace.logs import short
@@ -34,8 +35,9 @@ _Key = tuple[UUID, int, bool]
 class LivenessWatch:
     """What one sweeper knows of the workers of a store."""
 
-    def __init__(self, engine: Engine, host: Host) -> None:
-        self._engine, self._host, self._rules = engine, host, engine.rules
+    def __init__(self, engine: Engine, host: Host, holder: UUID) -> None:
+        """``holder``: the worker or the program that watches, and is on record as who buried."""
+        self._engine, self._host, self._holder, self._rules = engine, host, holder, engine.rules
         self._living: dict[UUID, WorkerRow] = {}
         self._programs: dict[UUID, Program] = {}
         self._programs_at = float("-inf")
@@ -114,8 +116,8 @@ class LivenessWatch:
         for row, own, earlier in seen:
             if row in dead:
                 silent = max(own.seconds + earlier.seconds, (clock.now() - row.beat_at).total_seconds())
-                cut_off = "cut off from its hub, " if row.grace is not None else ""
-                buried += await self._bury(row, f"{cut_off}silent for {silent:.0f} s")
+                cut_off = row.grace is not None
+                buried += await self._bury(row, How.CUT_OFF if cut_off else How.SILENT, silent)
             elif row.grace is None and self._is_overdue(row):  # that of one that was cut off must not be overwritten
                 await self._record(row, Seen(own.looks + earlier.looks, own.seconds + earlier.seconds))
         return buried
@@ -151,7 +153,7 @@ class LivenessWatch:
         for row in gone:
             seen = self._free.of((_key(row), found.by))
             if row.info.id == self.ended or is_gone(seen, workers.gone_after):
-                buried += await self._bury(row, "its process has ended")
+                buried += await self._bury(row, How.ENDED)
             else:
                 left = workers.gone_after - seen.seconds
                 self._ripe_in = left if self._ripe_in is None else min(left, self._ripe_in)
@@ -165,7 +167,7 @@ class LivenessWatch:
         if row is None:
             self.ended = None
             return 0
-        return await self._bury(row, "its process has ended")
+        return await self._bury(row, How.ENDED)
 
     async def meet(self, *, programs: bool = True) -> list[WorkerRow]:
         """Read which workers live, without judging any; also which ``programs``."""
@@ -175,13 +177,15 @@ class LivenessWatch:
             self._programs, self._programs_at = await programs_of(self._engine), self._host.clock.monotonic()
         return rows
 
-    async def _bury(self, row: WorkerRow, why: str) -> int:
+    async def _bury(self, row: WorkerRow, how: How, silent: float | None = None) -> int:
         worker = row.info.id
+        departure = Departure(at=self._host.clock.now(), how=how, by=self._holder, silent=silent)
         if worker in self._programs:
             buried = await self._programs[worker].bury(self._engine)
         else:
             mass_death = worker in self._dying | self._silent
-            buried = await self._engine.workers.bury(worker, row.beats, mass_death=mass_death)
+            workers = self._engine.workers
+            buried = await workers.bury(worker, row.beats, mass_death=mass_death, departure=departure)
         # Only now: if the store does not reply, what is known of the worker is still true.
         program = self._programs.pop(worker, None)
         self._living.pop(worker, None)
@@ -195,11 +199,11 @@ class LivenessWatch:
             return 0
         who = short(worker), row.info.host, row.info.pid
         if program is not None:
-            _log.warning("program %s (%s, pid %d) is dead: %s; its duties are free", *who, why)
+            _log.warning("program %s (%s, pid %d) is dead: %s; its duties are free", *who, departure.told)
             return 1
         held = many(row.holds, "job")
         said = "worker %s (%s, pid %d) is dead: %s, holding %s"
-        _log.warning(said, *who, why, held, extra={"worker": str(worker)})
+        _log.warning(said, *who, departure.told, held, extra={"worker": str(worker)})
         return 1
 
     def _record_of(self, row: WorkerRow, key: _Key) -> Seen | None:

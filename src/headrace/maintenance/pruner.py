@@ -1,5 +1,5 @@
-"""The pruner: removes ended jobs when their retention is over, and adds up what workers hand in, minutes to hours and
-hours to days."""
+"""The pruner: removes ended jobs and the records of gone workers when their retention is over, and adds up what workers
+hand in, minutes to hours and hours to days."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core.defaults import Retention
+from headrace.core.lifecycle.departure import kept_since
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
 from headrace.maintenance.duty import Duty
@@ -80,9 +81,16 @@ class Pruner(Duty):
                 self._all_again_at = monotonic() + _MIN_PAUSE_RATIO * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
+        await self._prune_workers(now)
         while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
             await self.host.sleep(_BATCH_PAUSE_SECONDS)
         if monotonic() >= self._forget_at:
             await forget_stored(self.engine, now)
             self._forget_at = monotonic() + _FORGET_SECONDS
         return total
+
+    async def _prune_workers(self, now: datetime) -> None:
+        """Remove the records of workers that went so long ago that a failed job of then is pruned."""
+        before = kept_since(self.retention, now)
+        while await self.engine.workers.forget_gone(before, self._limit) >= self._limit and not self.stopping.is_set():
+            await self.host.sleep(_BATCH_PAUSE_SECONDS)

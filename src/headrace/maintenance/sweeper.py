@@ -127,7 +127,7 @@ class Sweeper(Duty):
         self._limit, self._sums = limit, sums or FinishTotals()
         self.siblings: Sequence[Duty] = ()
         """The other duties of the same worker: they request what the dead had."""
-        self._watch = LivenessWatch(engine, host)
+        self._watch = LivenessWatch(engine, host, holder)
         self._watch.ended = ended
         self._leader: UUID | None = None
         """The holder of the duty when it was last requested in vain."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from headrace.core.attempt import Released
 from headrace.core.codec.record import Record
 from headrace.core.job import Job
+from headrace.core.lifecycle.departure import Departure
 from headrace.core.lifecycle.execution import release
 from headrace.core.lifecycle.suspects import REQUIREMENT
 from headrace.core.stats.own_tasks import runs_only_own
@@ -350,7 +351,7 @@ class Worker(Service):
             await self._hand_in()
             if self._retired is not None:
                 await self._leaving.forget(self.id)
-            await self.engine.workers.retire(self.id)
+            await self.engine.workers.retire(self.id, departure=Departure(at=self.host.clock.now()))
         except EngineError as error:
             level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
             _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)

@@ -17,6 +17,7 @@ from headrace.client.api.workers import workers
 from headrace.core.audit import Audited
 from headrace.core.defaults import MAX_AUDIT_ENTRIES
 from headrace.core.explain.explanation import many
+from headrace.core.lifecycle.departure import kept_since
 from headrace.core.lifecycle.liveness import told_silence
 from headrace.core.lifecycle.suspects import REQUIREMENT
 from headrace.core.limits.settings import Limits, limits_of, told_unreadable
@@ -284,7 +285,7 @@ class StoreApi(Noun):
             await self._engine.documents.holder("duty:sweeper", now)
 
     async def prune(self) -> int:
-        """Remove every ended job that is kept no longer; how many."""
+        """Remove every ended job that is kept no longer, and records of workers that went before; how many jobs."""
         engine = self._engine
         now, total = self._host.clock.now(), 0
         cutoffs = engine.rules.retention.cutoffs(now)
@@ -292,6 +293,9 @@ class StoreApi(Noun):
             total += gone
             if gone < MAX_BATCH:
                 break
+        before = kept_since(engine.rules.retention, now)
+        while await engine.workers.forget_gone(before, MAX_BATCH) >= MAX_BATCH:
+            pass
         return total
 
     async def verify(self, *, each: Callable[[Invariant], object] | None = None) -> Verification:

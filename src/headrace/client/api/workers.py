@@ -1,4 +1,5 @@
-"""``app.workers``: list, explain and drain the workers of the store, and find those of this process."""
+"""``app.workers``: list, explain and drain the workers of the store, and find those of this process and those that are
+gone."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from weakref import ref
 
 import msgspec
 
+from headrace.client.api.filters import checked_limit
 from headrace.client.api.limit_settings import announce_limits
 from headrace.client.api.noun import Noun
 from headrace.core import audit
@@ -20,9 +22,9 @@ from headrace.core.explain.worker import MAX_QUEUE_JOBS, queues_to_look_at
 from headrace.core.explain.worker import explain_worker as tell_worker
 from headrace.core.job import Job, as_id
 from headrace.core.limits.settings import group_of, limits_of
-from headrace.core.query import Filter
+from headrace.core.query import Filter, Page
 from headrace.core.status import HELD, Status
-from headrace.engine import WorkerRow
+from headrace.engine import GoneWorker, WorkerRow
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import UnknownWorker
 from headrace.worker.drain import DRAIN, wish_about
@@ -89,6 +91,19 @@ class WorkersApi(Noun):
     async def list(self) -> builtins.list[WorkerRow]:
         """Every worker that the store knows, oldest first; not ``alive`` if it has missed its lease."""
         return await workers(self._session)
+
+    async def gone(self, *, limit: int = 50, cursor: str | None = None) -> Page[GoneWorker]:
+        """The workers that are gone, the last to go first, a page at a time: kept as long as failed jobs are.
+        ``app.jobs.get_many(gone.lost)`` returns what became of the jobs that one held."""
+        return await self._engine.workers.find_gone(checked_limit(limit), cursor)
+
+    async def get_gone(self, id: UUID | str) -> GoneWorker:
+        """A worker that is gone; :raises UnknownWorker: it is not, or its record was pruned"""
+        worker = as_id(id)
+        found = await self._engine.workers.get_gone(worker)
+        if found is None:
+            raise UnknownWorker(worker, f"no worker {worker} is on record as gone: headrace workers gone lists those")
+        return found
 
     async def drain(self, id: UUID | str, *, by: str | None = None) -> WorkerRow:
         """Have a worker claim no more, finish what it runs, however long that takes, and leave: also one that runs

@@ -23,7 +23,7 @@ from headrace.core.matching.customers import dedup_of
 from headrace.core.stats.rollup import Rollup
 from headrace.core.status import Verb
 from headrace.core.webhooks.delivery import unchained
-from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
+from headrace.engine import Beat, Duplicated, GoneWorker, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.job_table import JobTable
 from headrace.engines.memory.relations import Relations
@@ -54,6 +54,7 @@ class State:
         self.table = JobTable()
         self.relations = Relations(self.table.records, rules)
         self.workers: dict[UUID, Worker] = {}
+        self.gone: dict[UUID, GoneWorker] = {}
         self.settings: dict[str, Setting] = {}
         self.settings_rev = 0
         self.audit: deque[Audited] = deque(maxlen=MAX_AUDIT_ENTRIES)

@@ -8,13 +8,18 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
-from headrace.engine import Beat, Watched, WorkerInfo, WorkerRow
+from headrace.core.batch import cursor_at
+from headrace.core.lifecycle.departure import MAX_LOST_IDS, Departure
+from headrace.core.query import Page
+from headrace.engine import MAX_BATCH, Beat, GoneWorker, Watched, WorkerInfo, WorkerRow
+from headrace.engine.workers import last_gone_first
 from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row
 from headrace.engines.sql.encoding import encode, micros, moment
 from headrace.engines.sql.templates import Fetch
 
-__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "report_of", "row_of_beat"]
+__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "record_of", "report_of", "row_of_beat"]
 
 COLUMNS = (
     Column("id", "uuid", "info.id"),
@@ -68,8 +73,24 @@ _worker: Callable[..., WorkerRow] = function(
 )
 
 
+def record_of(departure: Departure | None) -> tuple[int | None, str | None, int]:
+    """Return what is stored of a departure: when, itself, and how many ids of jobs; None: no record."""
+    if departure is None:
+        return None, None, 0
+    return micros(departure.at), encode(departure), MAX_LOST_IDS
+
+
+_departure = msgspec.json.Decoder(Departure).decode
+_ids = msgspec.json.Decoder(tuple[UUID, ...]).decode
+
+
+def _gone(departure: str, info: str, beat: str, beats: int, beat_at: int, holds: int, lost: str) -> GoneWorker:
+    last = WorkerRow(_NAMES["read_info"](info), _NAMES["read_beat"](beat), beats, moment(beat_at), False, holds)
+    return GoneWorker(replace(last, info=last.present), _departure(departure), _ids(lost))
+
+
 class SqlWorkers:
-    """Part of the role ``workers``: register, watched, bury, retire and list."""
+    """Part of the role ``workers``: register, watched, bury, retire, list, and the records of the gone."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write
@@ -80,12 +101,25 @@ class SqlWorkers:
     async def watched(self, worker: UUID, watched: Watched) -> None:
         await self._write("watched", worker, watched.beats, encode(watched))
 
-    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
-        return bool(await self._write("bury", worker, beats, mass_death))
+    async def bury(
+        self, worker: UUID, beats: int, *, mass_death: bool = False, departure: Departure | None = None
+    ) -> bool:
+        return bool(await self._write("bury", worker, beats, mass_death, *record_of(departure)))
 
-    async def retire(self, worker: UUID) -> None:
-        await self._write("retire", worker)
+    async def retire(self, worker: UUID, *, departure: Departure | None = None) -> None:
+        await self._write("retire", worker, *record_of(departure))
         await self._write("forget")
+
+    async def find_gone(self, limit: int = 50, cursor: str | None = None) -> Page[GoneWorker]:
+        rows = await self._read("find_gone", *cursor_at(cursor), limit + 1)
+        return last_gone_first([_gone(*row) for row in rows], limit)
+
+    async def get_gone(self, worker: UUID) -> GoneWorker | None:
+        rows = await self._read("get_gone", worker)
+        return _gone(*rows[0]) if rows else None
+
+    async def forget_gone(self, before: datetime, limit: int = MAX_BATCH) -> int:
+        return len(await self._write("forget_gone", micros(before), limit))
 
     async def list(self) -> list[WorkerRow]:
         known = [_worker(*row) for row in await self._read("workers")]

@@ -12,10 +12,11 @@ import apsw
 import msgspec
 
 from headrace.core.defaults import Rules
+from headrace.core.lifecycle.departure import Departure
 from headrace.core.lifecycle.duty import HOLDER
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerInfo, WorkerRow
 from headrace.engines.sql.encoding import encode, micros
-from headrace.engines.sql.workers import SqlWorkers, report_of, row_of_beat
+from headrace.engines.sql.workers import SqlWorkers, record_of, report_of, row_of_beat
 from headrace.engines.sqlite.jobs.rows import jobs_of
 from headrace.engines.sqlite.store.connection import ask
 from headrace.engines.sqlite.store.presence import Presence
@@ -74,11 +75,14 @@ class Workers(SqlWorkers):
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
         return Gone(await self._reader.run(lambda connection: self._presence.gone(rows)))
 
-    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
+    async def bury(
+        self, worker: UUID, beats: int, *, mass_death: bool = False, departure: Departure | None = None
+    ) -> bool:
         def write(connection: apsw.Connection) -> bool:
             found = connection.execute(ask("bury"), (worker.bytes, beats, mass_death)).get is not None
             if found:
                 connection.execute(ask("free_duties"), (worker.bytes,))
+                _record(connection, worker, departure)
             return found
 
         buried = await self._writer.write(write)
@@ -86,14 +90,20 @@ class Workers(SqlWorkers):
             await self._reader.run(lambda connection: self._presence.remove(worker))
         return buried
 
-    async def retire(self, worker: UUID) -> None:
+    async def retire(self, worker: UUID, *, departure: Departure | None = None) -> None:
         def write(connection: apsw.Connection) -> None:
-            connection.execute(ask("retire"), (worker.bytes,))
+            if connection.execute(ask("retire"), (worker.bytes,)).get is not None:
+                _record(connection, worker, departure)
             connection.execute(ask("free_duties"), (worker.bytes,))
             connection.execute(ask("forget"))
 
         await self._writer.write(write)
         await self._reader.run(lambda connection: self._presence.remove(worker))
+
+
+def _record(connection: apsw.Connection, worker: UUID, departure: Departure | None) -> None:
+    if departure is not None:
+        connection.execute(ask("record_gone"), (worker.bytes, *record_of(departure)))
 
 
 def _beat(

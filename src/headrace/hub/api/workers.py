@@ -1,21 +1,23 @@
-"""Operations about workers: list them, explain why one gets no jobs, and drain one."""
+"""Operations about workers: list them and those that are gone, explain why one gets no jobs, and drain one."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.explain.explanation import Fact
+from headrace.core.lifecycle.departure import How
 from headrace.core.matching.customers import Customers
-from headrace.engine import WorkerRow
+from headrace.core.status import Status
+from headrace.engine import GoneWorker, WorkerRow
 from headrace.http.problems import Problem
 from headrace.hub.api.documents import Listed, no_such
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest, operations_of
 
-__all__ = ["OPERATIONS", "WorkerExplanation", "WorkerView"]
+__all__ = ["OPERATIONS", "GoneWorkerPage", "GoneWorkerView", "LostJob", "WorkerExplanation", "WorkerView"]
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +78,75 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**fields, heard_at=row.beat_at)
 
 
+class LostJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a worker held at its end, and what became of it."""
+
+    job_id: UUID
+    task: str | None
+    """null: it is no longer kept."""
+    status: Status | None
+    """Its status by now; null: it is no longer kept."""
+
+
+class GoneWorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that is gone."""
+
+    id: UUID
+    name: str | None
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    heard_at: datetime
+    """Its last heartbeat."""
+    gone_at: datetime
+    how: How
+    """How it was known: ``stopped`` (it left in good order), ``replaced`` (by another of its name), ``ended`` (its
+    process has), ``silent`` (no heartbeat for a lease), ``cut_off`` (it did not come back to a hub)."""
+    by: UUID | None
+    """The worker or the program that found it; null: no other did."""
+    silent: float | None
+    """Seconds without a heartbeat, where that was how."""
+    done: int
+    """Attempts that it had finished."""
+    lost: int
+    """How many jobs it held at its end."""
+    lost_jobs: tuple[UUID, ...]
+    """The first of them, at most 100."""
+
+    @classmethod
+    def of(cls, gone: GoneWorker) -> GoneWorkerView:
+        """Return the record of a worker as callers see it."""
+        info, left = gone.row.info, gone.departure
+        same = {name: getattr(info, name) for name in ("id", "name", "host", "pid", "version", "started_at")}
+        return cls(
+            **same,
+            heard_at=gone.row.beat_at,
+            gone_at=left.at,
+            how=left.how,
+            by=left.by,
+            silent=left.silent,
+            done=gone.row.beat.done,
+            lost=gone.row.holds,
+            lost_jobs=gone.lost,
+        )
+
+
+class GoneWorkerPage(msgspec.Struct, frozen=True):
+    """Some workers that are gone, and where the next ones begin."""
+
+    items: tuple[GoneWorkerView, ...]
+    cursor: str | None
+    """Pass it for the next page; null at the end."""
+
+
+class GoneWorkersAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of workers that are gone."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    cursor: str | None = None
+
+
 class WorkerExplanation(msgspec.Struct, frozen=True):
     """Why something is as it is: for people, and fact by fact for programs."""
 
@@ -95,6 +166,34 @@ async def get_worker(ask: OperationRequest) -> OperationReply:
     if row is None:
         raise _nobody(ask)
     return OperationReply(WorkerView.of(row))
+
+
+async def list_gone_workers(ask: OperationRequest) -> OperationReply:
+    """Return the workers that are gone, the last to go first."""
+    page = await ask.hub.app.workers.gone(limit=ask.query.limit, cursor=ask.query.cursor)
+    return OperationReply(GoneWorkerPage(tuple(map(GoneWorkerView.of, page.items)), page.cursor))
+
+
+async def get_gone_worker(ask: OperationRequest) -> OperationReply:
+    """Return one worker that is gone."""
+    return OperationReply(GoneWorkerView.of(await ask.hub.app.workers.get_gone(_id(ask))))
+
+
+async def lost_jobs(ask: OperationRequest) -> OperationReply:
+    """Return what became of the jobs that a worker held at its end."""
+    app = ask.hub.app
+    ids = (await app.workers.get_gone(_id(ask))).lost
+    jobs = zip(ids, await app.jobs.get_many(ids), strict=True)
+    return OperationReply(
+        Listed(
+            tuple(
+                LostJob(job_id=id, task=None, status=None)
+                if job is None
+                else LostJob(job_id=id, task=job.task, status=job.status)
+                for id, job in jobs
+            )
+        )
+    )
 
 
 async def explain_worker(ask: OperationRequest) -> OperationReply:
@@ -161,6 +260,18 @@ _FACT = {
     "data": {"state": "running", "busy": 3, "concurrency": 10, "holds": 4},
 }
 
+_GONE = {
+    **{name: _VIEW[name] for name in ("id", "name", "host", "pid", "version", "started_at", "heard_at", "done")},
+    "gone_at": "2026-11-16T10:03:41Z",
+    "how": "silent",
+    "by": "019a8b40-22bb-7d52-b7a4-1b8b6f0d7c32",
+    "silent": 31.0,
+    "lost": 1,
+    "lost_jobs": ["019a8b3f-7c1e-7f4b-9a52-3d8f6c1e2b4a"],
+}
+_LOST = {"job_id": "019a8b3f-7c1e-7f4b-9a52-3d8f6c1e2b4a", "task": "resize", "status": "completed"}
+_gone = operations_of("/api/gone-workers/{id}", {"id": _ID}, GoneWorkerView, _GONE)
+
 _worker = operations_of("/api/workers/{id}", {"id": _ID}, WorkerView, _VIEW)
 
 OPERATIONS = (
@@ -173,6 +284,24 @@ OPERATIONS = (
         answered={"items": [_VIEW]},
     ),
     _worker("GET", "One worker", "read", get_worker),
+    Operation(
+        path="/api/gone-workers",
+        summary="Workers that are gone, the last to go first; kept as long as failed jobs are",
+        scope="read",
+        do=list_gone_workers,
+        query=GoneWorkersAsked,
+        gives={200: GoneWorkerPage},
+        answered={"items": [_GONE], "cursor": None},
+    ),
+    _gone("GET", "One worker that is gone", "read", get_gone_worker),
+    _gone(
+        "GET /jobs",
+        "What became of the jobs that a worker held when it went",
+        "read",
+        lost_jobs,
+        gives={200: Listed[LostJob]},
+        answered={"items": [_LOST]},
+    ),
     _worker(
         "GET /explain",
         "Why a worker is given jobs, or none",

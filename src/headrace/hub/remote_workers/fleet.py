@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from headrace.core.auth.tokens import JobLease
 from headrace.core.job import Job
+from headrace.core.lifecycle.departure import Departure, How
 from headrace.core.lifecycle.execution import release
 from headrace.core.matching.capabilities import Capabilities
 from headrace.engine import WorkerInfo, WorkerRow
@@ -236,11 +237,12 @@ class Fleet:
         """Forget a worker: it may live on behind another hub."""
         self.workers.pop(worker.id, None)
 
-    async def retire(self, worker: RemoteWorker) -> None:
-        """Let a worker go for good; it holds nothing."""
+    async def retire(self, worker: RemoteWorker, how: How = How.STOPPED) -> None:
+        """Let a worker go for good; it holds nothing. One that never had a job leaves no record."""
         self.forget(worker)
+        departure = Departure(at=self.session.host.clock.now(), how=how) if worker.claimed_at is not None else None
         with suppress(HeadraceError):
-            await self.session.engine.workers.retire(worker.id)
+            await self.session.engine.workers.retire(worker.id, departure=departure)
 
     # -- what it holds
 

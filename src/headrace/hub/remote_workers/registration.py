@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from headrace.core.auth.tokens import JobLease
 from headrace.core.entry import Kind
 from headrace.core.lifecycle.decision import heartbeat_of
+from headrace.core.lifecycle.departure import How
 from headrace.core.matching.capabilities import Capabilities, capabilities_of
 from headrace.core.validation import checked_name
 from headrace.http.problems import Fault, Problem
@@ -94,7 +95,7 @@ async def _registered(peer: Peer, given: RegisterWorker | ClaimJob, concurrency:
     worker = await peer.fleet.register(peer.caller, given.worker_id, wants, concurrency)
     before = peer.joined(worker)
     if before is not None and not before.held and not before.given:
-        await peer.fleet.retire(before)
+        await peer.fleet.retire(before, How.REPLACED)
     return worker
 
 

@@ -1,0 +1,3 @@
+-- One worker that is gone. $1 its id
+{gone_columns.sql}
+WHERE id = $1

@@ -1,0 +1,1 @@
+SELECT departure, info, beat, beats, beat_at, holds, lost FROM {schema}.gone_workers
