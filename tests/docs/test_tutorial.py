@@ -1,9 +1,10 @@
 """The tutorial as a reader follows it: an empty folder, a shell, and terminals that run beside it.
 
 The info string of a block says where it is typed: ``main`` is a shell, in which one command follows the other; in any
-other terminal the last command keeps running, and a later one there begins after Ctrl-C. What is shown beneath a command is what it
-prints; ``…`` stands for what differs. Three things are other than on the page: the environment is that of the tests
-(``console install`` is not typed), ports are free ones, and the PostgreSQL is one of the tests.
+other terminal a command keeps running, and a later one there begins after Ctrl-C. What is shown beneath a command is
+what it prints, but for the width of columns; ``…`` stands for what differs. Three things are other than on the page:
+the environment is that of the tests (``console install`` is not typed), ports are free ones, and the PostgreSQL is one
+of the tests.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from headrace.core.times import duration
 from tests.cli.patience import until_sync
 from tests.docs.pages import ROOT
 from tests.docs.test_deployments import typed
-from tests.docs.test_hub_guide import environment, is_as_shown
+from tests.docs.test_hub_guide import environment
+from tests.docs.test_hub_guide import is_as_shown as is_exactly_as_shown
 from tests.support.servers.postgres import shared
 
 pytestmark = [
@@ -47,6 +49,15 @@ def commands(body: str) -> Iterator[tuple[str, str]]:
     for part in ("\n" + body).split("\n$ ")[1:]:
         command, _, shown = part.partition("\n")
         yield command, shown.strip()
+
+
+def is_as_shown(shown: str, said: str) -> bool:
+    """Whether this was printed; columns may be wider or narrower than on the page."""
+    return is_exactly_as_shown(_narrow(shown), _narrow(said))
+
+
+def _narrow(text: str) -> str:
+    return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
 
 
 class Shell:
