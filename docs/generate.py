@@ -57,6 +57,12 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.client.api.tasks": ("TasksApi", "UnregisteredTask"),
     "headrace.contrib.prometheus": (),
     "headrace.testing": (),
+    "headrace.endpoints.fastapi": (),
+    "headrace.endpoints.starlette": (),
+    "headrace.endpoints.flask": (),
+    "headrace.dashboard": (),
+    "headrace.hub": (),
+    "headrace.hub.webhooks": (),
     "headrace.logs": (),
     "headrace.contrib.otel": (),
     "headrace.conformance": ("Suite",),
@@ -92,12 +98,15 @@ MADE_ELSEWHERE = frozenset(
 """Users never construct these, so the reference leaves their constructors out."""
 
 INNER: dict[str, frozenset[str]] = {
+    "Answers": frozenset({"in_words", "with_history"}),
     "App": frozenset({"session"}),
     "Attempt": frozenset({"fold"}),
     "Continuous": frozenset({"rest", "retry"}),
     "Cron": frozenset({"spread"}),
+    "Dashboard": frozenset({"page", "shared", "tokens"}),
     "ErrorInfo": frozenset({"cut"}),
     "Every": frozenset({"spread"}),
+    "Hub": frozenset({"draining", "fleet", "front", "live", "number", "wanted"}),
     "Job": frozenset({"act_by", "claim", "payload_text", "result_text", "streak"}),
     "ScheduleInfo": frozenset({"of"}),
     "Beat": frozenset({"finished", "kept", "report"}),
@@ -107,6 +116,7 @@ INNER: dict[str, frozenset[str]] = {
     "LogLine": frozenset({"of"}),
     "Stream": frozenset({"reference"}),
     "Task": frozenset({"hooks"}),
+    "Viewer": frozenset({"key", "session"}),
     "BatchTally": frozenset({"plus"}),
     "Worker": frozenset({"beat", "died", "drop_buffer", "executing", "host", "idle", "main", "taken", "told"}),
 }
@@ -179,6 +189,7 @@ def _api() -> Iterator[str]:
     yield from ("# Python", "", "Everything a program may import. The guides say what it is good for.", "")
     import importlib
 
+    homes = dict[int, str]()
     for module, names in PUBLIC.items():
         home = importlib.import_module(module)
         wanted = names or tuple(home.__all__)
@@ -189,13 +200,15 @@ def _api() -> Iterator[str]:
             found = getattr(home, name)
             if isinstance(found, type) and issubclass(found, BaseException) and module == "headrace":
                 yield from (f"### {name}", "", f"See [errors](errors.md#{name.lower()}).", "")
+            elif (first := homes.setdefault(id(found), module)) != module:
+                yield from (f"### {name}", "", f"The one of `{first}`: see [above](#{name.lower()}).", "")
             else:
-                yield from _described(name, found)
+                yield from _described(name, found, module)
 
 
-def _described(name: str, found: object) -> Iterator[str]:
+def _described(name: str, found: object, module: str) -> Iterator[str]:
     yield from (f"### {name}", "")
-    seen = sources.read(found)
+    seen = sources.read_alias(name, module) or sources.read(found)
     yield from (*_paragraphs(seen.text), "")
     if seen.call and name not in MADE_ELSEWHERE:
         yield from ("```python", f"{name}{seen.call}", "```", "")

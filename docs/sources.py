@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Member", "Seen", "read"]
+__all__ = ["Member", "Seen", "read", "read_alias"]
 
 _WIDE = 100
 
@@ -52,6 +53,18 @@ def read(found: object) -> Seen:
         if cls.__module__.partition(".")[0] == "headrace" and not _is_told_elsewhere(cls, found):
             _add(seen, cls)
     return seen
+
+
+def read_alias(name: str, module: str) -> Seen | None:
+    """What a type alias is written as and what stands beneath it, in the module that makes it; None if it is none."""
+    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    for index, part in enumerate(body):
+        if isinstance(part, ast.ImportFrom) and part.module and any(one.name == name for one in part.names):
+            return read_alias(name, part.module)
+        if isinstance(part, ast.Assign) and any(_name(target) == name for target in part.targets):
+            text = next((said for known, _, said in _documented(body[index : index + 2]) if known == name), "")
+            return Seen("\n\n".join(one for one in (text, f"`{ast.unparse(part.value)}`") if one))
+    return None
 
 
 def _is_told_elsewhere(cls: type, found: type) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -83,6 +85,33 @@ def test_every_public_name_is_written_about_and_in_the_reference() -> None:
     page = pages()["api.md"]
     assert [one for one in headrace.__all__ if f"\n### {one}\n" not in page] == []
     assert [one for one in headrace.__all__ if not re.search(rf"\b{one}\b", PROSE)] == []
+
+
+HTTP = (
+    *("headrace.endpoints.fastapi", "headrace.endpoints.starlette", "headrace.endpoints.flask"),
+    *("headrace.dashboard", "headrace.hub", "headrace.hub.webhooks", "headrace.testing"),
+)
+"""What a service imports beside the App."""
+
+_IMPORT = re.compile(rf"^from ({'|'.join(map(re.escape, HTTP))}) import (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", HTTP)
+def test_every_public_name_of_a_service_is_in_the_reference(module: str) -> None:
+    """With its signature and what it does; a name that two modules share is described where it stands first."""
+    home = importlib.import_module(module)
+    _, _, rest = pages()["api.md"].partition(f"\n## {module}\n")
+    section = rest.partition("\n## ")[0]
+    described = dict[str, str]()
+    for part in section.split("\n### ")[1:]:
+        title, _, text = part.partition("\n")
+        described[title] = text.strip()
+    imported = {name.strip() for home, names in _IMPORT.findall(PROSE) if home == module for name in names.split(",")}
+    assert sorted(described) == sorted(home.__all__)
+    assert imported <= set(described)
+    assert [name for name, text in described.items() if len(text) < 20] == []
+    called = [name for name in home.__all__ if inspect.isfunction(getattr(home, name))]
+    assert [name for name in called if f"```python\n{name}(" not in described[name]] == []
 
 
 def test_every_option_of_a_task_is_written_about() -> None:
