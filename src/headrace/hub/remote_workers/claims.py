@@ -112,7 +112,7 @@ class _WaitingList:
             served = [one for one in known.profiles if self.wants.serves(one)]
             plain = frozenset(one.id for one in served if REQUIREMENT not in one.requires)
             self._served = known.rev, plain, frozenset(one.id for one in served)
-        return self._served[1 + quarantine]
+        return self._served[2] if quarantine else self._served[1]
 
 
 class Claims:
