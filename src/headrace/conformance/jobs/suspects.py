@@ -20,7 +20,7 @@ from headrace.engine import Claimed
 
 __all__ = ["Suspects"]
 
-AT_ONCE = Retry(max_retries=5, initial=0)
+AT_ONCE, TWICE = Retry(max_retries=5, initial=0), Retry(max_retries=1, initial=0)
 PLAIN, APART = False, True
 """Jobs like any other, and those in quarantine."""
 
@@ -32,7 +32,7 @@ class Suspects(Part):
 
     @pytest.mark.parametrize("suspects", [0, 1, 2])
     @pytest.mark.parametrize("others", [0, 1, 2])
-    async def test_a_burial_records_whether_a_suspect_and_another_ran(self, lab: Lab, suspects: int, others: int) -> None:
+    async def test_a_burial_records_whether_a_suspect_had_company(self, lab: Lab, suspects: int, others: int) -> None:
         worker = await lab.worker()
         for _ in range(suspects):
             await _running_suspect(lab, worker)
@@ -183,7 +183,7 @@ class Suspects(Part):
 
     async def test_many_change_their_lines_in_one_call(self, lab: Lab) -> None:
         worker, queues = await lab.worker(), ("a", "b")
-        await lab.put_all(*(lab.job(f"t{n % 3}", queue=queues[n % 2], retry=Retry(max_retries=1, initial=0)) for n in range(30)))
+        await lab.put_all(*(lab.job(f"t{n % 3}", queue=queues[n % 2], retry=TWICE) for n in range(30)))
         jobs = [await lab.start(job) for job in await lab.claim(worker)]
         changes = [
             loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules) if n % 5 else lab.end(job, Completed())

@@ -27,6 +27,9 @@ _MAX_NAMED_JOBS = 5
 """Maximum jobs that are named as holders of a limit."""
 
 
+_ALONE = ", as soon as one of them runs no other job in quarantine"
+
+
 def explain_queued(
     job: Job,
     now: datetime,
@@ -68,7 +71,13 @@ def explain_queued(
         return
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
     soon = not held_back and not apart and (position is None or starts_at_once(position, free))
-    yield from _takers(len(takers), free, soon, bool(held_back), ", as soon as one of them runs no other job in quarantine" if apart else "")
+    yield from _takers(
+        len(takers),
+        free,
+        soon,
+        bool(held_back),
+        ", as soon as one of them runs no other job in quarantine" if apart else "",
+    )
     if position is not None and not soon and not held_back:
         slots = sum(row.info.concurrency for row in takers)
         yield from _start(position, now, free, expected_pace(slots, takes))

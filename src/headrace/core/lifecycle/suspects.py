@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 __all__ = ["QUARANTINE", "REQUIREMENT", "in_quarantine", "is_spared", "ran_together", "requirements_of", "told_suspect"]
 
 REQUIREMENT = "headrace.suspect"
-"""What the subqueue of jobs in quarantine requires of a worker, so that only a worker that runs none of them takes one."""
+"""What the subqueue of jobs in quarantine requires of a worker, so that only one that runs none takes one."""
 
 QUARANTINE = {REQUIREMENT: True}
 """The requirement, and the offer of a worker that runs no job in quarantine."""
 
 MAX_SPARED_LOSSES = 2
-"""How often a job is lost uncharged: a job that kills may do so twice beside one in quarantine before it is in there."""
+"""How often a job is lost uncharged: a job that kills may do so twice beside one in quarantine before it is in it."""
 
 
 def in_quarantine(job: Job) -> bool:

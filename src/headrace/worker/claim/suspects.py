@@ -50,7 +50,7 @@ class Suspects:
         return bool(self._owned)
 
     def _runs_one(self) -> bool:
-        """Whether it owns one that has not yielded its slot: such a one waits for others, perhaps in quarantine, too."""
+        """Whether it owns one that has not yielded its slot: such a one waits for others, maybe in quarantine."""
         slots = self._slots
         # The heartbeat may have given some back silently, because the loop was blocked.
         self._owned = {owned for owned in self._owned if slots.owned.get(owned.job.id.int) is owned}
