@@ -47,5 +47,7 @@ async def test_what_a_killed_worker_ran_takes_all_free_slots(tmp_path: Path) -> 
     assert len(runs) == JOBS
     peak = max(sum(began <= at < ended for began, ended in runs) for at, _ in runs)
     took = (max(ended for _, ended in runs) - runs[0][0]).total_seconds()
-    print(f"\n{peak} at once, {took:.2f} s: {took / (2 * SECONDS):.2f} x of what the slots allow ({time.strftime('%X')})")
+    print(
+        f"\n{peak} at once, {took:.2f} s: {took / (2 * SECONDS):.2f} x of what the slots allow ({time.strftime('%X')})"
+    )
     assert peak == SLOTS

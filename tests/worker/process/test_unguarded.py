@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace import App
 from headrace.core.status import Reason, Status
 
-SCRIPT = '''
+SCRIPT = """
 from headrace import App, Retry
 
 print("the script runs", flush=True)
@@ -35,7 +35,7 @@ async def main() -> None:
 
 
 app.wait(main())
-'''
+"""
 
 
 async def test_its_attempt_fails_and_the_worker_goes_on(tmp_path: Path) -> None:
