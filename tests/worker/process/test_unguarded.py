@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -41,7 +42,8 @@ app.wait(main())
 async def test_its_attempt_fails_and_the_worker_goes_on(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    done = subprocess.run(
+    done = await asyncio.to_thread(
+        subprocess.run,
         [sys.executable, "script.py"],
         cwd=tmp_path,
         env=os.environ | {"HEADRACE_URL": url},
