@@ -87,7 +87,7 @@ async def test_after_a_second_loss_one_at_a_time_beside_ordinary_jobs(shop: Shop
     floor = Floor(shop)
     ids = await shop.submit_many("work", 5, retry=AT_ONCE)
     await lose_all(shop.engine, shop.host, 2)
-    ids += await shop.submit_many("work", 12, retry=AT_ONCE)
+    ids += await shop.submit_many("work", 7, retry=AT_ONCE)
     async with shop.worker(concurrency=8):
         await until(lambda: floor.now[True] == 1 and floor.now[False] == 7, what="all slots are at work")
         floor.gate.set()
