@@ -19,6 +19,7 @@ from headrace.runtime.watch.feed import Feed
 from headrace.runtime.watch.followers import Followers
 from headrace.runtime.watch.watcher import BatchWatcher, Watcher
 from headrace.runtime.writes.writer import Writer
+from headrace.worker.process.child import end_if_unguarded
 
 __all__ = ["Session"]
 
@@ -51,6 +52,7 @@ class Session:
         cls, engine: Engine, host: Host, secret: str | None = None, unwritten: int = Settings().unwritten
     ) -> Session:
         """Connect, and set the clock by the store's; ``secret``: what is signed with is derived from it."""
+        end_if_unguarded()
         await engine.open()
         try:
             await host.measure(engine)

@@ -117,7 +117,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     unstarted_losses: int = 0
     blameless_losses: int = 0
     suspect: int = 0
-    spared: bool = False
+    spared: int = 0
     redrives: int = 0
     waits: int = 0
     worker: UUID | None = None

@@ -33,6 +33,7 @@ _PLACES = {
     "workers": ("/workers", "See workers"),
     "tasks": ("/jobs?status=queued", "See what is queued"),
     "requirements": ("/jobs?status=queued", "See what is queued"),
+    "quarantine": ("/jobs?suspect=1", "See the jobs"),
     "queues": ("/queues", "See queues"),
     "rates": ("/limits", "See rates"),
     "webhooks": (f"/jobs?task={DELIVER}", "See deliveries"),

@@ -107,7 +107,7 @@ class Overdue(msgspec.Struct, frozen=True):
     heard_at: datetime | None = None
     """The last beat of its worker."""
     beside_suspect: bool = False
-    """Suspects and ordinary jobs ran together on its worker when that was buried."""
+    """A suspect and another job ran together on its worker when that was buried."""
     mass_death: bool = False
     """Other workers died at the same time as its own."""
 

@@ -324,10 +324,10 @@ class Workers(Protocol):
         """Declare the living worker dead if its beat number is still this one; return whether it was. Its duties are
         free.
 
-        The same commit records whether the jobs that the worker was running (status ``running``) were both suspect ones
-        and others. A repeated burial leaves this as it was, since some of these jobs may have been taken. It also
-        records ``mass_death``: the caller found that others died at the same time. ``Jobs.overdue`` returns both with
-        the jobs of this worker.
+        The same commit records whether the jobs that the worker was running (status ``running``) were at least two,
+        a suspect among them. A repeated burial leaves this as it was, since some of these jobs may have been taken. It
+        also records ``mass_death``: the caller found that others died at the same time. ``Jobs.overdue`` returns both
+        with the jobs of this worker.
 
         From then on no claim of this worker is given anything: see ``Jobs.claim``. Its jobs stay its own until the
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job

@@ -90,7 +90,8 @@ class OwnedJob:
         self._landing: asyncio.Future[None] | None = None
 
     def must_start_first(self, *, beside_suspect: bool) -> bool:
-        """Whether the start must be durable before the handler is called; ``beside_suspect``: suspects are here."""
+        """Whether the start must be durable before the handler is called; ``beside_suspect``: a job in quarantine is
+        here."""
         return not start_may_wait(self.job, beside_suspect=beside_suspect)
 
     @property

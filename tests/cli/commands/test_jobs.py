@@ -46,8 +46,8 @@ def test_suspects_are_found_and_named(shell: Shell) -> None:
 
     asyncio.run(suspected())
     [job] = shell.json("jobs", "--suspect", "--url", shell.url)["items"]
-    assert (job["suspect"], job["spared"]) == (2, False)
-    words = "ran when its workers died, 2 times; it runs beside no other suspect"
+    assert (job["suspect"], job["spared"]) == (2, 0)
+    words = "ran when its workers died, 2 times; it is in quarantine: it runs beside no other such job"
     assert words in shell("show", job["id"], "--url", shell.url).stdout
     assert f"It is suspect: it {words}." in shell("explain", job["id"], "--url", shell.url).stdout.replace("\n", " ")
     shell("cancel", "--suspect", "--yes", "--url", shell.url)

@@ -7,12 +7,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import App, Cron, Every, Status
+from headrace.client.api.store import quarantine_finding
 from headrace.core.lifecycle.claim import ClaimRequest
+from headrace.core.lifecycle.retry import Retry
 from headrace.engine import Beat, WorkerInfo
 from headrace.errors import ConfigError, UnknownSchedule
 from headrace.testing import FakeClock
+from tests.core.stand import submitted
 from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
@@ -274,3 +278,11 @@ async def test_doctor_finds_requirements_that_nobody_meets() -> None:
     assert [(check.level, check.message) for check in found] == [
         ("fail", f"1 job of 'add' could run now and needs gpu ≥ 2; the nearest worker, {worker.id}, offers 1")
     ]
+
+
+@pytest.mark.parametrize(("losses", "charged", "found"), [(0, 0, 0), (1, 1, 0), (1, 3, 1), (2, 2, 1)])
+def test_the_doctor_says_when_jobs_are_in_quarantine(losses: int, charged: int, found: int) -> None:
+    job = replace(submitted(retry=Retry(3)), suspect=losses, charged=charged)
+    checks = quarantine_finding([job], more=False)
+    assert [(one.name, one.level) for one in checks] == [("quarantine", "warn")] * found
+    assert all(one.message.startswith("1 job in quarantine") for one in checks)

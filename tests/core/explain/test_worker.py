@@ -174,3 +174,11 @@ def test_a_rate_that_is_spent() -> None:
     ):
         explained = explain_worker(row(), at(60), [queued()], [submitted()], limits, usage)
         assert explained.codes[-1] == code
+
+
+def test_jobs_in_quarantine_are_not_said_to_be_its_own_for_the_taking() -> None:
+    job = msgspec.structs.replace(submitted(), suspect=2)
+    found = told(row(), *([job] * 14))
+    assert found.codes[-1] == "quarantine"
+    assert "14 jobs are in quarantine, because workers that ran them died" in str(found)
+    assert "Nothing keeps it" not in str(found)

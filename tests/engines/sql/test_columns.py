@@ -102,7 +102,7 @@ STATES: dict[str, Any] = {
     "reason": Reason.USER,
     "streak": Streak(1, Outcome.SNOOZED),
     "suspect": 1,
-    "spared": True,
+    "spared": 2,
     "blameless_losses": 1,
     "moved_to": "q",
     "reprioritised_to": 7,

@@ -1,4 +1,4 @@
-"""Suspects on a worker: few at a time, some with no other, beside ordinary jobs, and after what was done before."""
+"""Suspects on a worker: like any other job, or in quarantine, and then after what was done before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from headrace import App, Retry
 from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.execution import start
-from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT, level_of
+from headrace.core.lifecycle.suspects import REQUIREMENT, in_quarantine
 from headrace.core.lifecycle.sweep import sweep
 from headrace.core.status import Status
 from headrace.engine import Claimed, Engine, WorkerInfo
@@ -54,75 +54,46 @@ async def lose_all(engine: Engine, host: Host, times: int = 1) -> None:
 
 
 class Floor:
-    """Who runs at a time, by level of suspicion; handlers go on when they are let."""
+    """Who runs at a time, in quarantine (True) or not; handlers go on when they are let."""
 
     def __init__(self, shop: Shop) -> None:
-        self.shop, self.now, self.most, self.mixed = shop, Counter[int](), Counter[int](), False
+        self.shop, self.now, self.most = shop, Counter[bool](), Counter[bool]()
         self.gate = asyncio.Event()
 
         async def work(ctx: Context) -> None:
-            level = level_of(ctx.job)
-            self.now[level] += 1
-            self.most[level] = max(self.most[level], self.now[level])
-            self.mixed |= self.now[ALONE] > 0 and self.now[AMONG] + self.now[ALONE] > 1
+            apart = in_quarantine(ctx.job)
+            self.now[apart] += 1
+            self.most[apart] = max(self.most[apart], self.now[apart])
             await self.gate.wait()
             await asyncio.sleep(0.005)
-            self.now[level] -= 1
+            self.now[apart] -= 1
 
         shop.task(work)
 
 
-async def test_a_quarter_of_the_slots_at_a_time_beside_ordinary_jobs(shop: Shop) -> None:
+async def test_after_a_first_loss_they_take_all_slots(shop: Shop) -> None:
     floor = Floor(shop)
-    ids = await shop.submit_many("work", 30, retry=AT_ONCE)
+    ids = await shop.submit_many("work", 16, retry=AT_ONCE)
     await lose_all(shop.engine, shop.host)
-    ids += await shop.submit_many("work", 6, retry=AT_ONCE)
-    async with shop.worker(concurrency=8):
-        await until(lambda: floor.now[AMONG] == 2 and floor.now[0] == 6, what="all slots are at work")
+    async with shop.worker(concurrency=10):
+        await until(lambda: floor.now[False] == 10, what="all slots are at work")
         floor.gate.set()
         jobs = await shop.all_ended(ids)
     assert {job.status for job in jobs} == {Status.COMPLETED}
-    assert floor.most[AMONG] == 2
     assert {job.suspect for job in jobs} == {0}, "completing clears it"
 
 
-async def test_after_a_second_loss_with_no_other_suspect(shop: Shop) -> None:
-    """And all have their turns: those that run alone, and those that do not."""
+async def test_after_a_second_loss_one_at_a_time_beside_ordinary_jobs(shop: Shop) -> None:
     floor = Floor(shop)
-    floor.gate.set()
     ids = await shop.submit_many("work", 5, retry=AT_ONCE)
     await lose_all(shop.engine, shop.host, 2)
-    more = await shop.submit_many("work", 20, retry=AT_ONCE, queue="other")
-    worker = shop.worker(concurrency=12)
-    jobs = [await shop.get(id) for id in more]
-    await _lose(shop, more)
-    assert {level_of(await shop.get(id)) for id in ids} == {ALONE}
-    assert {level_of(await shop.get(id)) for id in more} == {AMONG}
-    ids += await shop.submit_many("work", 20)
-    async with worker:
-        jobs = await shop.all_ended([*ids, *more])
+    ids += await shop.submit_many("work", 7, retry=AT_ONCE)
+    async with shop.worker(concurrency=8):
+        await until(lambda: floor.now[True] == 1 and floor.now[False] == 7, what="all slots are at work")
+        floor.gate.set()
+        jobs = await shop.all_ended(ids)
     assert {job.status for job in jobs} == {Status.COMPLETED}
-    assert (floor.most[ALONE], floor.mixed) == (1, False)
-    assert floor.most[AMONG] <= 3
-
-
-async def _lose(shop: Shop, ids: list[UUID]) -> None:
-    """These jobs, of all that are in line, lost once."""
-    now, worker = shop.host.clock.now(), shop.host.dice.new_id(shop.host.clock.now())
-    info = WorkerInfo(id=worker, host="gone", pid=1, started_at=now, concurrency=9)
-    await shop.engine.workers.register(info, now)
-    profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
-    ask = ClaimRequest(n=1000, free=1000, profiles=profiles, queues=("other",))
-    claimed = await shop.engine.jobs.claim(worker, ask, shop.host.dice.token(), now)
-    assert isinstance(claimed, Claimed)
-    assert {job.id for job in claimed.jobs} == set(ids)
-    for job in claimed.jobs:
-        await shop.engine.jobs.apply([replace(start(job, now, shop.engine.rules), id=shop.host.dice.token())], now)
-    await shop.engine.workers.bury(worker, 0)
-    for found in (await shop.engine.jobs.overdue(now)).jobs:
-        change = sweep(found.job, now, 0.5, shop.engine.rules, alive=False)
-        assert change is not None
-        await shop.engine.jobs.apply([replace(change, id=shop.host.dice.token())], now)
+    assert floor.most[True] == 1
 
 
 async def test_ordinary_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
@@ -135,11 +106,11 @@ async def test_ordinary_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
 
     shop.task(busy)
     first = await shop.submit_many("busy", 3, retry=AT_ONCE)
-    await lose_all(shop.engine, shop.host)
+    await lose_all(shop.engine, shop.host, 2)
     await shop.submit_many("busy", 1000, priority=90)
     async with shop.worker(concurrency=2):
         await shop.all_ended(first)
-        assert ran.count(1) == 3
+        assert ran.count(2) == 3
         assert len(ran) < 1003
 
 
@@ -159,7 +130,7 @@ async def test_it_begins_when_what_was_done_before_is_stored(shop: Shop, monkeyp
     shop.task(quick)
     shop.task(bad)
     suspect = await shop.submit("bad", retry=AT_ONCE)
-    await lose_all(shop.engine, shop.host)
+    await lose_all(shop.engine, shop.host, 2)
     stored = shop.engine.jobs.apply
 
     async def held(changes: Any, now: Any) -> Any:
@@ -175,7 +146,7 @@ async def test_it_begins_when_what_was_done_before_is_stored(shop: Shop, monkeyp
     first = await shop.submit("quick")
     async with shop.worker(concurrency=8) as worker:
         await until(asked.is_set, what="a finish is on its way")
-        [other] = [replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)]
+        [other] = [replace(shop.job("bad", retry=AT_ONCE), suspect=2, attempt=2)]
         await shop.writer.inserts.insert(other)
         try:
             finish = worker._slots.owned[first.int]
@@ -189,7 +160,7 @@ async def test_it_begins_when_what_was_done_before_is_stored(shop: Shop, monkeyp
         assert called == ["quick", "bad"]
         before, after = await shop.get(first), await shop.get(other.id)
         assert before.status is Status.COMPLETED
-        assert after.attempt == 2
+        assert after.attempt == 3
         await shop.ended(first)
     shop.engine.jobs.apply = stored  # type: ignore[method-assign]
 
@@ -212,7 +183,7 @@ async def test_it_begins_when_it_is_stored_what_else_runs(shop: Shop) -> None:
     first = await shop.submit("long")
     async with shop.worker(concurrency=8):
         await running.wait()
-        other = replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)
+        other = replace(shop.job("bad", retry=AT_ONCE), suspect=2, attempt=2)
         await shop.writer.inserts.insert(other)
         await shop.ended(other.id)
         await shop.ended(first)
@@ -234,7 +205,7 @@ async def test_beside_it_what_was_lost_with_several_workers_is_stored_before_it_
     shop.task(bad)
     shop.task(work)
     async with shop.worker(concurrency=8):
-        suspect = replace(shop.job("bad", retry=AT_ONCE), suspect=1, attempt=1)
+        suspect = replace(shop.job("bad", retry=AT_ONCE), suspect=2, attempt=2)
         await shop.writer.inserts.insert(suspect)
         await running.wait()
         lost = replace(shop.job("work", retry=AT_ONCE), attempt=1, unstarted_losses=1, blameless_losses=1)
@@ -275,7 +246,7 @@ async def test_a_burst_runs_suspects_and_ends(shop: Shop) -> None:
 
     shop.task(work)
     ids = await shop.submit_many("work", 6, retry=AT_ONCE)
-    await lose_all(shop.engine, shop.host)
+    await lose_all(shop.engine, shop.host, 2)
     ids += await shop.submit_many("work", 6)
     worker = shop.worker(concurrency=4, burst=True)
     await asyncio.wait_for(worker.run(signals=False), 30)
@@ -292,39 +263,13 @@ async def test_long_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
 
     shop.task(slow)
     first = await shop.submit_many("slow", 2, retry=AT_ONCE)
-    await lose_all(shop.engine, shop.host)
+    await lose_all(shop.engine, shop.host, 2)
     rest = await shop.submit_many("slow", 12, priority=90)
     async with shop.worker(concurrency=1):
         await shop.all_ended([*first, *rest])
-    assert sorted(ran) == [0] * 12 + [1] * 2
-    assert ran.index(1) <= 3
-    assert ran[:8].count(1) == 2
-
-
-async def test_a_long_suspect_keeps_no_second_slot(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept for another suspect goes to ordinary jobs when no other may be added to those that run."""
-    monkeypatch.setattr(suspects, "ROUND_SECONDS", 1000.0)
-    floor, first = Floor(shop), asyncio.Event()
-
-    async def brief() -> None:
-        await first.wait()
-
-    shop.task(brief)
-    [suspect] = await shop.submit_many("work", 1, retry=AT_ONCE)
-    await lose_all(shop.engine, shop.host)
-    others = await shop.submit_many("brief", 7)
-    async with shop.worker(concurrency=8) as worker:
-        slots = worker._slots
-        await until(lambda: slots.suspects.wants_slot and len(slots.runs) == 8, what="the next slot is a suspect's")
-        monkeypatch.setattr(suspects, "ROUND_SECONDS", 0.0)  # the round is over
-        first.set()
-        await shop.all_ended(others)
-        monkeypatch.setattr(type(slots), "turns_over", False)
-        slots._pace._mean = 100.0  # as if its handlers took long, so that nothing is claimed ahead
-        others = await shop.submit_many("work", 9)
-        await until(lambda: floor.now[0] == 7 and floor.now[AMONG] == 1, what="all slots are at work")
-        floor.gate.set()
-        await shop.all_ended([suspect, *others])
+    assert sorted(ran) == [0] * 12 + [2] * 2
+    assert ran.index(2) <= 3
+    assert ran[:8].count(2) == 2
 
 
 async def test_no_slot_is_kept_when_there_are_no_more_suspects(shop: Shop) -> None:
@@ -359,7 +304,7 @@ async def test_suspects_that_find_no_slot_are_handed_back(shop: Shop, monkeypatc
     async with shop.worker(concurrency=1) as worker:
         slots = worker._slots
         await until(lambda: bool(slots.runs))
-        other = replace(shop.job("blocks", retry=AT_ONCE), suspect=1, attempt=1, charged=1)
+        other = replace(shop.job("blocks", retry=AT_ONCE), suspect=2, attempt=2, charged=2)
         await shop.writer.inserts.insert(other)
         monkeypatch.setattr(type(slots), "turns_over", True)  # as if the handler had been expected to end
         await until(lambda: len(slots.suspects.waiting) == 1, what="the suspect waits for a slot")
@@ -413,9 +358,8 @@ async def test_a_suspect_may_wait_for_another(app: App, losses: int) -> None:
             assert await two.result(timeout=30) == 7
 
 
-@pytest.mark.parametrize("losses", [1, 2])
-async def test_bulk_calls_obey(app: App, losses: int) -> None:
-    """As many in a call as may run at a time, or one; and never with an ordinary job."""
+async def test_bulk_calls_obey(app: App) -> None:
+    """One in quarantine has a call of its own."""
     calls: list[list[str]] = []
     running = Counter[int]()
     most = 0
@@ -433,10 +377,10 @@ async def test_bulk_calls_obey(app: App, losses: int) -> None:
 
     async with app:
         bad = await index.map([("suspect",) for _ in range(12)])
-        await lose_all(app.session.engine, app.host, losses)
+        await lose_all(app.session.engine, app.host, 2)
         good = await index.map([("good",) for _ in range(30)])
         async with app.worker(concurrency=12):
             for job in (*bad, *good):
                 await job.result(timeout=30)
     assert all(len(set(words)) == 1 for words in calls)
-    assert most == (3 if losses == 1 else 1)
+    assert most == 1

@@ -17,15 +17,16 @@ from headrace.client.api.workers import workers
 from headrace.core.audit import Audited
 from headrace.core.defaults import MAX_AUDIT_ENTRIES
 from headrace.core.explain.explanation import many
+from headrace.core.job import Job
 from headrace.core.lifecycle.departure import kept_since
 from headrace.core.lifecycle.liveness import told_silence
-from headrace.core.lifecycle.suspects import REQUIREMENT
+from headrace.core.lifecycle.suspects import REQUIREMENT, in_quarantine
 from headrace.core.limits.settings import Limits, limits_of, told_unreadable
 from headrace.core.matching.match import meets
 from headrace.core.matching.shortfall import distance, lacks, told_lacks
 from headrace.core.query import Filter
 from headrace.core.stats.verification import BOOKS, Invariant, Verification
-from headrace.core.status import Status
+from headrace.core.status import ENDED, Status
 from headrace.core.times import MAX_CLOCK_ERROR_SECONDS, told_apart
 from headrace.core.validation import checked_name, whole
 from headrace.core.webhooks.delivery import TASK as DELIVER
@@ -236,6 +237,23 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
     return found
 
 
+def quarantine_finding(jobs: Sequence[Job], *, more: bool) -> list[Check]:
+    """Return the finding about jobs in quarantine, of these suspects; ``more``: there are others."""
+    apart = sum(map(in_quarantine, jobs))
+    if not apart:
+        return []
+    count = f"{apart} or more jobs" if more else many(apart, "job")
+    message = f"{count} in quarantine: workers died while they ran, so each worker runs one such job at a time"
+    remedy = "headrace jobs --suspect lists them; look in the logs of the dead workers for what killed them"
+    return [Check("quarantine", "warn", message, remedy)]
+
+
+async def _quarantine(engine: Engine, now: datetime) -> list[Check]:
+    live = Filter(status=frozenset(Status) - ENDED, suspect=True)
+    page = await engine.records.find(live, now, _MAX_COUNTED_JOBS)
+    return quarantine_finding(page.items, more=page.cursor is not None)
+
+
 async def _settings(engine: Engine, limits: Limits) -> list[Check]:
     """Findings about paused queues and tasks, undefined rates, and settings of another version."""
     found = list[Check]()
@@ -321,6 +339,7 @@ class StoreApi(Noun):
             *checks,
             *_workers(rows, now),
             *await _unserved(engine, rows, now, limits),
+            *await _quarantine(engine, now),
             *await _settings(engine, limits),
             *(await findings(self._session.vault) if store else ()),
         ]

@@ -1,4 +1,4 @@
-"""Suspects: what a burial records, and the waiting lists of jobs that were lost with their worker."""
+"""Suspects: what a burial records, and the waiting lists of jobs in quarantine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import actions, execution, loss
 from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
-from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT
+from headrace.core.lifecycle.suspects import REQUIREMENT
 from headrace.core.status import Cause, Outcome, Status
 from headrace.engine import Claimed
 
 __all__ = ["Suspects"]
 
-AT_ONCE = Retry(max_retries=5, initial=0)
+AT_ONCE, TWICE = Retry(max_retries=5, initial=0), Retry(max_retries=1, initial=0)
+PLAIN, APART = False, True
+"""Jobs like any other, and those in quarantine."""
 
 
 class Suspects(Part):
@@ -30,7 +32,7 @@ class Suspects(Part):
 
     @pytest.mark.parametrize("suspects", [0, 1, 2])
     @pytest.mark.parametrize("others", [0, 1, 2])
-    async def test_a_burial_records_whether_suspects_and_others_ran(self, lab: Lab, suspects: int, others: int) -> None:
+    async def test_a_burial_records_whether_a_suspect_had_company(self, lab: Lab, suspects: int, others: int) -> None:
         worker = await lab.worker()
         for _ in range(suspects):
             await _running_suspect(lab, worker)
@@ -40,7 +42,7 @@ class Suspects(Part):
         await lab.claim(worker)  # a job that has not started did not run
         await lab.engine.workers.bury(worker, 0)
         found = {one.beside_suspect for one in (await lab.engine.jobs.overdue(lab.now)).jobs}
-        assert found == {suspects > 0 and others > 0}
+        assert found == {suspects > 0 and suspects + others > 1}
 
     @pytest.mark.parametrize("mass_death", [True, False])
     async def test_a_burial_records_whether_others_died_at_the_same_time(self, lab: Lab, mass_death: bool) -> None:
@@ -94,7 +96,7 @@ class Suspects(Part):
         [found] = (await lab.engine.jobs.overdue(lab.now)).jobs
         assert (found.job.id, found.beside_suspect) == (other.id, True)
         spared = await lab.sweep(found)
-        assert (spared.charged, spared.suspect, spared.spared) == (0, 1, True)
+        assert (spared.charged, spared.suspect, spared.spared) == (0, 1, 1)
 
     async def test_of_two_sweepers_one_loses_a_job(self, lab: Lab, worker: UUID) -> None:
         await _running_suspect(lab, worker)
@@ -115,51 +117,50 @@ class Suspects(Part):
         lost = await lab.sweep(found)
         await lab.apply(lab.end(job, Completed()))
         assert await lab.get(job) == lost
-        assert await _given(lab, {AMONG: 1}) == [job.id]
+        assert await _given(lab, {PLAIN: 1}) == [job.id]
 
     # -- waiting lists
 
-    async def test_a_suspect_stands_in_a_line_of_its_own(self, lab: Lab) -> None:
+    async def test_after_a_first_loss_it_stands_where_it_stood(self, lab: Lab) -> None:
         job = await _lost(lab, await lab.put(retry=AT_ONCE))
-        await lab.put(retry=AT_ONCE)
         assert (job.suspect, job.status) == (1, Status.RETRYING)
         lab.later(1)
-        assert job.id not in await _given(lab, {0: 9})
-        assert await _given(lab, {ALONE: 9}) == []
-        assert await _given(lab, {AMONG: 9}) == [job.id]
+        assert await _given(lab, {APART: 9}) == []
+        assert await _given(lab, {PLAIN: 9}) == [job.id]
 
-    async def test_after_a_second_loss_it_stands_in_another(self, lab: Lab) -> None:
+    async def test_after_a_second_loss_it_stands_in_a_line_of_its_own(self, lab: Lab) -> None:
         job = await _lost(lab, await _lost(lab, await lab.put(retry=AT_ONCE)))
+        await lab.put(retry=AT_ONCE)
         lab.later(1)
-        assert await _given(lab, {0: 9, AMONG: 9}) == []
-        assert await _given(lab, {ALONE: 9}) == [job.id]
+        assert job.id not in await _given(lab, {PLAIN: 9})
+        assert await _given(lab, {APART: 9}) == [job.id]
 
     async def test_on_its_last_attempt_it_stands_there_too(self, lab: Lab) -> None:
         first = await _lost(lab, await lab.put("first", retry=Retry(max_retries=1, initial=0)))
         later = await _lost(lab, await lab.put("later", retry=Retry(max_retries=2, initial=0)))
         lab.later(1)
-        assert await _given(lab, {ALONE: 9}) == [first.id]
-        assert (await _claimed(lab, {ALONE: 9}))[0].id == first.id
-        again = await lab.start((await _claimed(lab, {AMONG: 9}))[0])
+        assert await _given(lab, {APART: 9}) == [first.id]
+        assert (await _claimed(lab, {APART: 9}))[0].id == first.id
+        again = await lab.start((await _claimed(lab, {PLAIN: 9}))[0])
         assert again.id == later.id
         await lab.finish(again, Failed(error=OOPS))
         lab.later(1)
-        assert await _given(lab, {ALONE: 9}) == [later.id]
+        assert await _given(lab, {APART: 9}) == [later.id]
 
     async def test_it_keeps_its_line_when_it_is_handed_back_or_snoozes(self, lab: Lab) -> None:
-        job = await _lost(lab, await lab.put(retry=AT_ONCE))
+        job = await _lost(lab, await _lost(lab, await lab.put(retry=AT_ONCE)))
         for ending in (Released(), Snoozed(1)):
             lab.later(2)
-            job = await lab.finish(await lab.start((await _claimed(lab, {AMONG: 1}))[0]), ending)
+            job = await lab.finish(await lab.start((await _claimed(lab, {APART: 1}))[0]), ending)
             lab.later(2)
-            assert await _given(lab, {0: 9, ALONE: 9}) == []
-        assert await _given(lab, {AMONG: 9}) == [job.id]
+            assert await _given(lab, {PLAIN: 9}) == []
+        assert await _given(lab, {APART: 9}) == [job.id]
 
     async def test_completing_clears_it(self, lab: Lab) -> None:
-        await _lost(lab, await lab.put(retry=AT_ONCE))
+        await _lost(lab, await _lost(lab, await lab.put(retry=AT_ONCE)))
         lab.later(1)
-        job = await lab.finish(await lab.start((await _claimed(lab, {AMONG: 1}))[0]))
-        assert (job.suspect, job.spared, job.status) == (0, False, Status.COMPLETED)
+        job = await lab.finish(await lab.start((await _claimed(lab, {APART: 1}))[0]))
+        assert (job.suspect, job.spared, job.status) == (0, 0, Status.COMPLETED)
 
     @pytest.mark.parametrize("dedup", [None, "key"])
     async def test_a_retry_by_a_person_clears_it(self, lab: Lab, dedup: str | None) -> None:
@@ -167,22 +168,22 @@ class Suspects(Part):
         assert (job.status, job.suspect) == (Status.FAILED, 1)
         job = await lab.do(actions.retry(job, lab.now))
         assert (job.status, job.suspect) == (Status.QUEUED, 0)
-        assert await _given(lab, {AMONG: 9, ALONE: 9}) == []
-        assert await _given(lab, {0: 9}) == [job.id]
+        assert await _given(lab, {APART: 9}) == []
+        assert await _given(lab, {PLAIN: 9}) == [job.id]
 
     async def test_a_change_that_comes_too_late_moves_nothing(self, lab: Lab, worker: UUID) -> None:
-        job = await lab.running(worker, retry=AT_ONCE)
+        job = await lab.running(worker, retry=Retry(max_retries=1, initial=0))
         late = loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules)
         assert late.moves
         await lab.finish(job, Released())
         [verdict] = await lab.apply(late)
         assert isinstance(verdict, Conflict)
-        assert await _given(lab, {AMONG: 9, ALONE: 9}) == []
-        assert await _given(lab, {0: 9}) == [job.id]
+        assert await _given(lab, {APART: 9}) == []
+        assert await _given(lab, {PLAIN: 9}) == [job.id]
 
     async def test_many_change_their_lines_in_one_call(self, lab: Lab) -> None:
         worker, queues = await lab.worker(), ("a", "b")
-        await lab.put_all(*(lab.job(f"t{n % 3}", queue=queues[n % 2], retry=AT_ONCE) for n in range(30)))
+        await lab.put_all(*(lab.job(f"t{n % 3}", queue=queues[n % 2], retry=TWICE) for n in range(30)))
         jobs = [await lab.start(job) for job in await lab.claim(worker)]
         changes = [
             loss.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules) if n % 5 else lab.end(job, Completed())
@@ -191,32 +192,33 @@ class Suspects(Part):
         assert [type(verdict) for verdict in await lab.apply(*changes)] == [Applied] * 30
         assert [await lab.get(job) for job in jobs] == [change.job for change in changes]
         lab.later(1)
-        assert await _given(lab, {0: 99, ALONE: 99}) == []
+        assert await _given(lab, {PLAIN: 99}) == []
         lost = [job.id for n, job in enumerate(jobs) if n % 5]
-        assert sorted(await _given(lab, {AMONG: 99})) == sorted(lost)
+        assert sorted(await _given(lab, {APART: 99})) == sorted(lost)
 
     async def test_a_suspect_with_a_key_has_its_turn(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(lab.job(concurrency_key="k", retry=AT_ONCE) for _ in range(2)))
         await _lost(lab, *jobs)
+        await _lost(lab, *jobs)
         ordinary = await lab.put(concurrency_key="k")
         lab.later(1)
-        assert await _given(lab, {0: 9}) == [ordinary.id]
-        assert sorted(await _given(lab, {AMONG: 9})) == sorted(job.id for job in jobs)
+        assert await _given(lab, {PLAIN: 9}) == [ordinary.id]
+        assert sorted(await _given(lab, {APART: 9})) == sorted(job.id for job in jobs)
 
     async def test_a_suspect_is_stored_where_it_belongs(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(replace(lab.job(), suspect=losses, attempt=losses) for losses in range(3)))
-        for level in (0, AMONG, ALONE):
-            assert await _given(lab, {level: 9}) == [jobs[level].id]
-            assert (await lab.get(jobs[level])).suspect == level
+        assert await _given(lab, {PLAIN: 9}) == [jobs[0].id, jobs[1].id]
+        assert await _given(lab, {APART: 9}) == [jobs[2].id]
+        assert [(await lab.get(job)).suspect for job in jobs] == [0, 1, 2]
 
     async def test_profiles_name_the_requirement(self, lab: Lab) -> None:
-        job = await _lost(lab, await lab.put(requires={"gpu": True}, retry=AT_ONCE))
+        job = await _lost(lab, await _lost(lab, await lab.put(requires={"gpu": True}, retry=AT_ONCE)))
         known = (await lab.engine.documents.profiles()).profiles
-        assert [one.requires for one in known] == [{"gpu": True}, {"gpu": True, REQUIREMENT: AMONG}]
+        assert [one.requires for one in known] == [{"gpu": True}, {"gpu": True, REQUIREMENT: True}]
         assert (await lab.get(job)).requires == {"gpu": True}
 
     async def test_a_worker_learns_of_the_new_profile(self, lab: Lab) -> None:
-        job = await lab.put(retry=AT_ONCE)
+        job = await _lost(lab, await lab.put(retry=AT_ONCE))
         before = (await lab.engine.documents.profiles()).rev
         await _lost(lab, job)
         known = await lab.engine.documents.profiles()
@@ -226,15 +228,15 @@ class Suspects(Part):
 
 
 async def _claimed(
-    lab: Lab, levels: dict[int, int], worker: UUID | None = None, tasks: frozenset[str] | None = None
+    lab: Lab, kinds: dict[bool, int], worker: UUID | None = None, tasks: frozenset[str] | None = None
 ) -> list[Job]:
-    """Claim so many jobs of each level, as a worker would that runs them."""
+    """Claim so many jobs of each kind, as a worker would that runs them."""
     worker = worker or await lab.worker()
     given = list[Job]()
-    for level, n in levels.items():
+    for apart, n in kinds.items():
         known = (await lab.engine.documents.profiles()).profiles
         served = [one for one in known if tasks is None or one.task in tasks]
-        profiles = frozenset(one.id for one in served if one.requires.get(REQUIREMENT, 0) == level)
+        profiles = frozenset(one.id for one in served if (REQUIREMENT in one.requires) is apart)
         ask = ClaimRequest(n=n, free=n, profiles=profiles)
         claimed = await lab.engine.jobs.claim(worker, ask, lab.host.dice.token(), lab.now)
         assert isinstance(claimed, Claimed)
@@ -242,9 +244,9 @@ async def _claimed(
     return given
 
 
-async def _given(lab: Lab, levels: dict[int, int]) -> list[UUID]:
-    """Return the jobs that would be claimed of these levels; all are released again."""
-    jobs = await _claimed(lab, levels)
+async def _given(lab: Lab, kinds: dict[bool, int]) -> list[UUID]:
+    """Return the jobs that would be claimed of these kinds; all are released again."""
+    jobs = await _claimed(lab, kinds)
     for job in jobs:
         await lab.do(execution.release(job, lab.now))
     return [job.id for job in jobs]
@@ -254,7 +256,7 @@ async def _lost(lab: Lab, *jobs: Job) -> Job:
     """Return the last of these jobs, all of one task, after a worker had started them all and died."""
     worker, tasks = await lab.worker(), frozenset(job.task for job in jobs)
     lab.later(1)
-    taken = await _claimed(lab, {0: len(jobs), AMONG: len(jobs), ALONE: len(jobs)}, worker, tasks)
+    taken = await _claimed(lab, {PLAIN: len(jobs), APART: len(jobs)}, worker, tasks)
     assert {one.id for one in taken} == {job.id for job in jobs}
     for one in taken:
         await lab.start(one)

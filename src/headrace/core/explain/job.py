@@ -16,7 +16,7 @@ from headrace.core.explain.waiting import Relatives, blame, explain_waiting
 from headrace.core.job import Job
 from headrace.core.lifecycle.decision import expired, heartbeat_of, held_until, silent_from, soonest
 from headrace.core.lifecycle.liveness import told_silence
-from headrace.core.lifecycle.suspects import ALONE, level_of, told_suspect
+from headrace.core.lifecycle.suspects import in_quarantine, told_suspect
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Limits
 from headrace.core.query import as_seen
@@ -228,7 +228,7 @@ def _queued(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
 
 def _suspected(job: Job) -> Iterator[Fact]:
     if job.suspect:
-        data = {"losses": job.suspect, "alone": level_of(job) == ALONE, "spared": job.spared}
+        data = {"losses": job.suspect, "quarantine": in_quarantine(job), "spared": job.spared}
         yield Fact("suspect", f"It is suspect: it {told_suspect(job)}.", data)
 
 

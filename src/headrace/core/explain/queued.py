@@ -11,7 +11,7 @@ from headrace.core.explain.explanation import Fact, ago, many, per_time, roughly
 from headrace.core.explain.obstacle import nobody_may, obstacle
 from headrace.core.explain.position import Position, estimate, expected_pace, pace, starts_at_once
 from headrace.core.job import Job
-from headrace.core.lifecycle.suspects import ALONE, level_of
+from headrace.core.lifecycle.suspects import in_quarantine
 from headrace.core.limits.rate import next_permit, permits
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Limits, QueueRule, TaskRule, counted_by, group_of, told_unreadable
@@ -25,6 +25,9 @@ __all__ = ["explain_queued"]
 
 _MAX_NAMED_JOBS = 5
 """Maximum jobs that are named as holders of a limit."""
+
+
+_ALONE = ", as soon as one of them runs no other job in quarantine"
 
 
 def explain_queued(
@@ -53,7 +56,8 @@ def explain_queued(
     nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able, limits, to)
     if nobody is not None:
         yield nobody
-    if job.suspect:
+    apart = in_quarantine(job)
+    if apart:
         position = None  # it is in a subqueue of its own, and the jobs before it do not delay it
     if position is not None:
         yield _position(job, position)
@@ -66,8 +70,14 @@ def explain_queued(
     if not takers:
         return
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
-    soon = not held_back and not job.suspect and (position is None or starts_at_once(position, free))
-    yield from _takers(len(takers), free, soon, bool(held_back), _room_for(job))
+    soon = not held_back and not apart and (position is None or starts_at_once(position, free))
+    yield from _takers(
+        len(takers),
+        free,
+        soon,
+        bool(held_back),
+        ", as soon as one of them runs no other job in quarantine" if apart else "",
+    )
     if position is not None and not soon and not held_back:
         slots = sum(row.info.concurrency for row in takers)
         yield from _start(position, now, free, expected_pace(slots, takes))
@@ -139,15 +149,6 @@ def _position(job: Job, position: Position) -> Fact:
     turns = ", more or less, since concurrency keys take turns" if by_turns else ""
     data = {"position": ahead + 1, "ahead": ahead, "at_least": position.more, "approximate": by_turns}
     return Fact("position", f"{text}{turns}.", data)
-
-
-def _room_for(job: Job) -> str:
-    """Return what a suspect needs beside a free slot, in words that follow the number of slots."""
-    if not job.suspect:
-        return ""
-    if level_of(job) == ALONE:
-        return ", as soon as one of them runs no other suspect"
-    return ", as soon as one of them has room for another suspect"
 
 
 def _isolated(kept: int) -> Iterator[Fact]:

@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.explain.explanation import Explanation, Fact, ago, many
 from headrace.core.explain.obstacle import obstacle
 from headrace.core.job import Job
+from headrace.core.lifecycle.suspects import in_quarantine
 from headrace.core.limits.rate import permits
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Limits, group_of
@@ -129,6 +130,8 @@ def _looked_at(
         yield _no_task(row, [job for job, _ in found["no_task"]])
     if "requirements_unmet" in found:
         yield _unmet(found["requirements_unmet"])
+    yield from _quarantined([job for job in rest if in_quarantine(job)])
+    rest = [job for job in rest if not in_quarantine(job)]
     yield from _isolated(row, rest, held, {code: [job for job, _ in these] for code, these in found.items()})
     mine = {job.customer for job in held}
     whose = row.info.customers
@@ -141,6 +144,13 @@ def _paused(jobs: Sequence[Job]) -> Iterator[Fact]:
         tasks = Counter(job.task for job in jobs)
         text = f"{_are(len(jobs))} of tasks that are paused: {_names(tasks)}."
         yield Fact("task_paused", text, {"jobs": len(jobs), "tasks": sorted(tasks)})
+
+
+def _quarantined(jobs: Sequence[Job]) -> Iterator[Fact]:
+    """Yield how many jobs it is given one at a time, since they may have killed their workers."""
+    if jobs:
+        text = f"{_are(len(jobs))} in quarantine, because workers that ran {_s('it', 'them', len(jobs))} died:"
+        yield Fact("quarantine", f"{text} a worker runs one such job at a time.", {"jobs": len(jobs)})
 
 
 def _no_task(row: WorkerRow, jobs: Sequence[Job]) -> Fact:

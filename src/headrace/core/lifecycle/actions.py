@@ -137,7 +137,7 @@ def retry(job: Job, now: datetime, *, delay: float = 0.0, by: str | None = None)
         "charged": 0,
         "unstarted_losses": 0,
         "suspect": 0,
-        "spared": False,
+        "spared": 0,
         "redrives": job.redrives + 1,
         "cancel_requested_at": None,
         "finished_at": None,
@@ -207,7 +207,7 @@ def resolve(
     """Set the end by hand: a result completes the job, an error fails it."""
     if error is None:
         fields = ended(job, Status.COMPLETED, now) | {"result_text": result_text or "null", "error": None}
-        fields |= {"suspect": 0, "spared": False}
+        fields |= {"suspect": 0, "spared": 0}
     else:
         fields = ended(job, Status.FAILED, now, Reason.NON_RETRYABLE) | {"error": error}
     ends = key_freed(job) if error is not None else key_kept(job, dated(job, now))

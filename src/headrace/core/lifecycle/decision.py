@@ -11,7 +11,7 @@ from headrace.core.attempt import Attempt, ErrorInfo, Event, Streak
 from headrace.core.change import BatchTally, Change, KeyEffect, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lifecycle.suspects import level_of
+from headrace.core.lifecycle.suspects import in_quarantine
 from headrace.core.lifecycle.transitions import check
 from headrace.core.stats.failures import fingerprint
 from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
@@ -109,7 +109,7 @@ def _moves(job: Job, made: Job) -> bool:
     """Return whether the change from ``job`` to ``made`` puts it into another subqueue, or elsewhere in its own."""
     if job.moved_to != made.moved_to or job.reprioritised_to != made.reprioritised_to:
         return True
-    return bool(job.suspect or made.suspect) and made.status not in ENDED and level_of(job) != level_of(made)
+    return bool(job.suspect or made.suspect) and made.status not in ENDED and in_quarantine(job) != in_quarantine(made)
 
 
 def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:

@@ -65,7 +65,7 @@ _UNTROUBLED: dict[str, Any] = {
     "unstarted_losses": 0,
     "blameless_losses": 0,
     "suspect": 0,
-    "spared": False,
+    "spared": 0,
     "reason": None,
     "error": None,
     "fingerprint": None,
@@ -142,8 +142,8 @@ def start_may_wait(job: Job, *, beside_suspect: bool = False) -> bool:
 
     Only in a job's very first attempt, and only if there may be another: a start that is not yet written may be lost
     uncharged. An attempt that was lost when several workers died at once does not count: no job has killed them all.
-    Beside a suspect it does: the job may have killed one of them, and a suspect on its last attempt is spared only if
-    it can be seen that others ran.
+    Beside a job in quarantine it does: the job may have killed one of them, and one in quarantine is spared on its last
+    attempt only if it can be seen that others ran.
     """
     first = job.attempt == job.unstarted_losses == job.blameless_losses
     if beside_suspect and job.blameless_losses:

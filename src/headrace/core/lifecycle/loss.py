@@ -35,7 +35,7 @@ The jobs that it ran come back one by one within this time. After a second death
 SAID = "error"
 """The detail of a timeout with the error of the worker, which reported it as a failure."""
 
-_SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
+_SPARED = ("a suspect ran beside it", "it was its last attempt, and other jobs ran beside it")
 
 
 def lose(
@@ -56,7 +56,7 @@ def lose(
     says about the next attempt.
 
     ``heard_at``: the last beat of a dead worker, which says how long it was silent. ``beside_suspect``: on that worker
-    suspects and ordinary jobs ran together, as its burial recorded. ``mass_death``: other workers died at the same
+    a suspect and another job ran together, as its burial recorded. ``mass_death``: other workers died at the same
     time, so that none of the jobs is likely to have killed this one.
     """
     error = error or _lost(job, cause, now, heard_at, rules)
@@ -160,6 +160,6 @@ def _lose_started(
         fields = again(job, now, charged, error, delay)
         closes = replace(closes, retry_at=fields["available_at"])
     if died:
-        fields |= {"suspect": job.suspect + 1, "spared": job.spared or spared}
+        fields |= {"suspect": job.suspect + 1, "spared": job.spared + spared}
     key = key_freed(job) if fields["status"] in ENDED else KeyEffect.KEEP
     return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key)

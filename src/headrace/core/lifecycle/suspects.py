@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.status import Status
@@ -10,44 +10,26 @@ from headrace.core.status import Status
 if TYPE_CHECKING:
     from headrace.core.job import Job
 
-__all__ = [
-    "ALONE",
-    "AMONG",
-    "REQUIREMENT",
-    "is_spared",
-    "level_of",
-    "most_at_once",
-    "open_to",
-    "ran_together",
-    "requirements_of",
-    "told_suspect",
-]
+__all__ = ["QUARANTINE", "REQUIREMENT", "in_quarantine", "is_spared", "ran_together", "requirements_of", "told_suspect"]
 
 REQUIREMENT = "headrace.suspect"
-"""What the subqueue of a suspect requires of a worker, so that only workers that keep suspects apart take it."""
+"""What the subqueue of jobs in quarantine requires of a worker, so that only one that runs none takes one."""
 
-AMONG, ALONE = 1, 2
-"""The levels of suspects: may run among some others; runs with no other suspect on the same worker."""
+QUARANTINE = {REQUIREMENT: True}
+"""The requirement, and the offer of a worker that runs no job in quarantine."""
+
+MAX_SPARED_LOSSES = 2
+"""How often a job is lost uncharged: a job that kills may do so twice beside one in quarantine before it is in it."""
 
 
-def level_of(job: Job) -> int:
-    """Return 0 for a job that is not suspect, else ``AMONG`` or ``ALONE``.
-
-    After a second loss, or on its last attempt, a suspect runs without other suspects, but beside ordinary jobs.
-    """
-    if not job.suspect:
-        return 0
-    return ALONE if job.suspect > 1 or job.charged + 1 >= job.spec.retry.max_attempts else AMONG
+def in_quarantine(job: Job) -> bool:
+    """Return whether the job runs beside no other job in quarantine: after a second loss, or on its last attempt."""
+    return job.suspect > 1 or (job.suspect == 1 and job.charged + 1 >= job.spec.retry.max_attempts)
 
 
 def requirements_of(job: Job) -> dict[str, Any]:
-    """Return what a worker must offer to be given the job: what was requested, and what a suspect also requires."""
-    return job.spec.requires if not job.suspect else job.spec.requires | {REQUIREMENT: level_of(job)}
-
-
-def most_at_once(concurrency: int) -> int:
-    """Return how many suspects a worker may run at a time."""
-    return max(1, concurrency // 4)
+    """Return what a worker must offer to be given the job: what was requested, and what quarantine also requires."""
+    return job.spec.requires | QUARANTINE if in_quarantine(job) else job.spec.requires
 
 
 def told_suspect(job: Job) -> str:
@@ -55,37 +37,27 @@ def told_suspect(job: Job) -> str:
     if not job.suspect:
         return ""
     times = "its worker died" if job.suspect == 1 else f"its workers died, {job.suspect} times"
-    spared = ", once uncharged" if job.spared else ""
-    now = {AMONG: "runs beside few other suspects", ALONE: "runs beside no other suspect"}[level_of(job)]
-    return f"ran when {times}{spared}" if job.ended else f"ran when {times}{spared}; it {now}"
-
-
-def open_to(held: Collection[int], concurrency: int) -> tuple[int, frozenset[int]]:
-    """Return how many suspects a worker may take that runs suspects of these levels, and the levels they may have.
-
-    Which comes first, one that runs alone or one that does not, is not known: so the very first is requested by itself.
-    """
-    if not held:
-        return 1, frozenset({AMONG, ALONE})
-    free = 0 if ALONE in held else most_at_once(concurrency) - len(held)
-    return (free, frozenset({AMONG})) if free > 0 else (0, frozenset())
+    spared = f", {'once' if job.spared == 1 else 'twice'} uncharged" if job.spared else ""
+    now = "; it is in quarantine: it runs beside no other such job" if in_quarantine(job) and not job.ended else ""
+    return f"ran when {times}{spared}{now}"
 
 
 def ran_together(held: Iterable[Job]) -> bool:
-    """Return whether a worker held both running suspects and other running jobs: what its burial records."""
-    return len({job.suspect > 0 for job in held if job.status is Status.RUNNING}) == 2
+    """Return whether a worker held a running suspect and another running job: what its burial records."""
+    losses = [job.suspect for job in held if job.status is Status.RUNNING]
+    return len(losses) > 1 and any(losses)
 
 
 def is_spared(job: Job, *, beside_suspect: bool) -> bool:
-    """Return whether the loss of a started job is not charged; once, until the job completes or is retried by a person.
+    """Return whether the loss of a started job is not charged.
 
     A job with a single attempt is always charged: its submitter does not want it to be called twice.
 
-    ``beside_suspect``: suspects and ordinary jobs ran together on the worker that died. Then an ordinary job is spared,
-    because a suspect is more likely to have killed the worker. A suspect is charged, but not for its last attempt: the
-    first start of a job may not be stored, so a job that kills may not be suspect when it kills a second time.
+    ``beside_suspect``: a suspect and another job ran together on the worker that died. Then the first loss of a job is
+    not charged, because a suspect is more likely to have killed the worker. Nor is that of the last attempt of one in
+    quarantine, twice: the job that kills may have been lost less often, and not be in quarantine yet.
     """
     most = job.spec.retry.max_attempts
-    if job.spared or not beside_suspect or most == 1:
+    if not beside_suspect or most == 1:
         return False
-    return not job.suspect or job.charged + 1 >= most
+    return not job.suspect or (job.charged + 1 >= most and job.spared < MAX_SPARED_LOSSES)

@@ -192,7 +192,7 @@ class State(msgspec.Struct, array_like=True):
     reason: Reason | None = None
     streak: Streak | None = None
     suspect: int = 0
-    spared: bool = False
+    spared: int = 0
     blameless_losses: int = 0
     moved_to: str | None = None
     reprioritised_to: int | None = None
@@ -248,7 +248,7 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
     """Return the place of the job; ``by_customer``: the queues in which customers have subqueues of their own."""
-    spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
+    spec, needs = job.spec, requirements_of(job) if job.suspect else job.spec.requires
     queue = spec.queue if job.moved_to is None else job.moved_to
     whose = encode(spec.customer) if queue in by_customer else ""
     return (queue, spec.task, encode(needs, _sorted) if needs else "{}", whose)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT
+from headrace.core.lifecycle.suspects import QUARANTINE
 from headrace.core.matching.capabilities import Capabilities
 from headrace.core.matching.customers import Customers
 from headrace.core.matching.match import Profile, by_service, meets
@@ -36,13 +36,13 @@ class Wants(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self, order="sorted")
 
     def serves(self, profile: Profile) -> bool:
-        """Return whether it may be given jobs of this profile, suspects included."""
+        """Return whether it may be given jobs of this profile, those in quarantine included."""
         task, requires = profile.task, profile.requires
         if task.startswith(OURS) or (self.bound is not None and task not in self.bound):
             return False
         if not by_service(task, requires) if self.tasks is None else task not in self.tasks:
             return False
-        return meets(requires, {**self.offers, REQUIREMENT: (AMONG, ALONE)})
+        return meets(requires, {**self.offers, **QUARANTINE})
 
 
 def wants_of(caller: Caller, can: Capabilities, tasks: Iterable[str] | None, queues: Iterable[str] | None) -> Wants:

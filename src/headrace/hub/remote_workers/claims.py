@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from headrace.core.lifecycle.claim import ClaimRequest
-from headrace.core.lifecycle.suspects import REQUIREMENT, level_of, open_to
+from headrace.core.lifecycle.suspects import REQUIREMENT, in_quarantine
 from headrace.core.matching.fit import loaded_by
-from headrace.core.matching.match import Profile
 from headrace.core.status import Status
 from headrace.engine import Claimed, Dead, Profiles
 from headrace.engine.bus import WORKER, Hint, Topic
@@ -98,7 +97,7 @@ class _WaitingList:
         self.next_due: datetime | None = None
         """When there may be a job, as far as the store knows."""
         self.used_at = 0.0
-        self._served: tuple[int, frozenset[int], dict[int, frozenset[int]]] = (-1, frozenset(), {})
+        self._served: tuple[int, frozenset[int], frozenset[int]] = (-1, frozenset(), frozenset())
 
     def serves(self, hint: Hint) -> bool:
         """Return whether a hint may concern it; that a worker has come makes no job."""
@@ -107,22 +106,13 @@ class _WaitingList:
             return not hint.names or not all(name.startswith(WORKER) for name in hint.names)
         return not hint.names or queues is None or not set(queues).isdisjoint(hint.names)
 
-    def profiles(self, known: Profiles, levels: frozenset[int]) -> frozenset[int]:
-        """Return the profiles to claim, those of suspects of these levels included."""
+    def profiles(self, known: Profiles, *, quarantine: bool) -> frozenset[int]:
+        """Return the profiles to claim; ``quarantine``: also those of jobs in quarantine."""
         if self._served[0] != known.rev:
             served = [one for one in known.profiles if self.wants.serves(one)]
             plain = frozenset(one.id for one in served if REQUIREMENT not in one.requires)
-            self._served = known.rev, plain, _by_level(served)
-        _, plain, suspects = self._served
-        return plain.union(*(suspects.get(level, frozenset()) for level in levels))
-
-
-def _by_level(served: list[Profile]) -> dict[int, frozenset[int]]:
-    found: dict[int, set[int]] = {}
-    for one in served:
-        if isinstance(level := one.requires.get(REQUIREMENT), int):
-            found.setdefault(level, set()).add(one.id)
-    return {level: frozenset(ids) for level, ids in found.items()}
+            self._served = known.rev, plain, frozenset(one.id for one in served)
+        return self._served[2] if quarantine else self._served[1]
 
 
 class Claims:
@@ -308,7 +298,7 @@ class Claims:
         """Send a request for a claim of another worker, in each list that may be given these profiles."""
         assert self._profiles is not None
         for line in self._lines.values():
-            if line.waiting and not failed.isdisjoint(line.profiles(self._profiles, frozenset())):
+            if line.waiting and not failed.isdisjoint(line.profiles(self._profiles, quarantine=False)):
                 other = next((one for one in self._ready(line) if one.worker.who != worker.who), None)
                 if other is not None:
                     self._ask_for(line, other)
@@ -463,9 +453,8 @@ class Claims:
         if self._profiles is None or self._profiles.rev != self._profiles_rev:
             self._profiles = await engine.documents.profiles()
             self._profiles_rev = self._profiles.rev
-        suspects = [level for held in worker.held.values() if (level := level_of(held.job))]
-        most, levels = open_to(suspects, worker.concurrency)
-        profiles = line.profiles(self._profiles, levels if most else frozenset())
+        runs_one = any(in_quarantine(held.job) for held in worker.held.values())
+        profiles = line.profiles(self._profiles, quarantine=not runs_one)
         return ClaimRequest(
             n=1,
             free=1,

@@ -1,14 +1,13 @@
-"""Suspects on a worker: jobs that may have killed another one run a few at a time, and some with no other suspect."""
+"""Suspects on a worker: of jobs in quarantine, which may have killed other workers, it runs one at a time."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headrace.core.job import Job
-from headrace.core.lifecycle.suspects import ALONE, AMONG, REQUIREMENT, level_of, most_at_once, open_to
+from headrace.core.lifecycle.suspects import QUARANTINE, REQUIREMENT
 from headrace.core.matching.match import Profile, serves
 from headrace.engine import Claimed
 from headrace.engine.bus import Hint, Topic
@@ -23,14 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["SuspectFetcher", "Suspects"]
 
 MAX_WAIT_SECONDS = 1.0
-ROUND_SECONDS = 1.0
-"""Seconds after which no more suspects are added to those that run, so that one that runs alone has its turn."""
 REST_SECONDS = 0.25
 """Seconds between two claims that gave nothing, at least: other jobs fall due all the time."""
 
 
 class Suspects:
-    """The suspects that a worker owns. They get free slots first, since they are few, and never wait in the buffer."""
+    """The jobs in quarantine that a worker owns. They get free slots first, since they are few, and never wait in the
+    buffer."""
 
     def __init__(self, slots: Slots) -> None:
         self.waiting = Buffer()
@@ -39,63 +37,44 @@ class Suspects:
         """Whether its fetcher found no room."""
         self.wants_slot = False
         """Whether there was no room for want of a slot: then the next one that comes free is for a suspect, if any."""
-        self.levels: frozenset[int] = frozenset()
-        """The levels of suspects for which there was room."""
         self.wake: Callable[[], None] = lambda: None
         """Has its fetcher check again."""
         self.lead = Lead(slots.host.clock)
         """How long after its claim a suspect that spent a permit of a rate may begin: its start is written first."""
         self._slots = slots
-        self._owned: dict[OwnedJob, int] = {}
-        self._round_began = -math.inf
+        self._owned: set[OwnedJob] = set()
 
     @property
     def any_here(self) -> bool:
-        """Whether this worker owns suspects, as far as it knows."""
+        """Whether this worker owns jobs in quarantine, as far as it knows."""
         return bool(self._owned)
 
-    def _running(self) -> list[int]:
-        """The levels of the suspects owned, without those that yielded their slots: they wait for others, perhaps
-        suspects."""
+    def _runs_one(self) -> bool:
+        """Whether it owns one that has not yielded its slot: such a one waits for others, maybe in quarantine."""
         slots = self._slots
         # The heartbeat may have given some back silently, because the loop was blocked.
-        self._owned = {
-            owned: level for owned, level in self._owned.items() if slots.owned.get(owned.job.id.int) is owned
-        }
-        return [
-            level for owned, level in self._owned.items() if (run := slots.runs.get(owned)) is None or not run.yielded
-        ]
+        self._owned = {owned for owned in self._owned if slots.owned.get(owned.job.id.int) is owned}
+        return any((run := slots.runs.get(owned)) is None or not run.yielded for owned in self._owned)
 
     # -- for its fetcher
 
     def room(self) -> tuple[int, int]:
-        """How many suspects to request, of the ``levels`` that are set with it."""
-        most = self._room()
-        self.turned_away = most == 0
-        return most, most
+        """How many to request: one, or none."""
+        room = self._has_room()
+        self.turned_away = not room
+        return int(room), int(room)
 
-    def _room(self) -> int:
+    def _has_room(self) -> bool:
         slots = self._slots
         if not slots.may_begin():
-            return 0
-        most = self._may_add()
-        if not most:
-            self.asked()  # no suspect would take a slot that comes free now
-        elif not (slots.has_slot or slots.turns_over):
+            return False
+        if self._runs_one():
+            self.asked()  # no other would take a slot that comes free now
+            return False
+        if not (slots.has_slot or slots.turns_over):
             self.wants_slot = True
-            return 0
-        return most
-
-    def _may_add(self) -> int:
-        """How many may be added to those that run, wherever their slots come from."""
-        slots = self._slots
-        held, now = self._running(), slots.host.clock.monotonic()
-        most, self.levels = open_to(held, slots.concurrency)
-        if not held:
-            self._round_began = now
-        elif most * 2 < most_at_once(slots.concurrency) or now > self._round_began + ROUND_SECONDS:
-            return 0  # many small claims would cost more than they bring
-        return most
+            return False
+        return True
 
     def asked(self) -> None:
         """Leave free slots to other jobs again: what there was to be claimed is here, or nothing is to be claimed."""
@@ -106,7 +85,7 @@ class Suspects:
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int], permits: Permits | None = None) -> None:
         """Begin what was claimed, as soon as there are slots."""
         claimed = self._slots.own(jobs, permits, self._settled)
-        self._owned |= {owned: level_of(owned.job) for owned in claimed}
+        self._owned.update(claimed)
         self.waiting.add(claimed, queue_priorities)
         self._slots.dispatch()
 
@@ -117,7 +96,7 @@ class Suspects:
         slots = self._slots
         while len(self.waiting) and slots.has_slot and slots.may_begin() and (owned := self.waiting.pop()) is not None:
             self._begin(owned)
-        if self.turned_away and self._room():
+        if self.turned_away and self._has_room():
             self.turned_away = False
             self.wake()
 
@@ -125,10 +104,8 @@ class Suspects:
         handler = owned.handler
         if handler.bulk is None:
             self._slots.run_alone(owned)
-            return
-        # A call takes all that were claimed for its handler: no more than may run at a time, and no ordinary job.
-        collector = next(one for one in self._slots.collectors if one.handler is handler)
-        collector.call([owned, *self.waiting.remove(lambda job: job.spec.task in collector.names)])
+        else:
+            next(one for one in self._slots.collectors if one.handler is handler).call([owned])
 
     async def clear_the_way(self) -> None:
         """Wait until what happened here so far is stored: the finishes on their way, since the job that begins next may
@@ -151,17 +128,17 @@ class Suspects:
 
     def _settled(self, owned: OwnedJob, stored: bool) -> None:
         self._slots.settled(owned, stored)
-        self._owned.pop(owned, None)
+        self._owned.discard(owned)
         self.wake()
 
 
 class SuspectFetcher(Fetcher):
-    """Claims suspects. It sleeps as long as the store has no profile of any that this worker could run."""
+    """Claims jobs in quarantine. It sleeps as long as the store has no profile of any that this worker could run."""
 
     _taker: Suspects
 
     def _serves(self, profile: Profile) -> bool:
-        offers = {**self._worker.offers, REQUIREMENT: (AMONG, ALONE)}
+        offers = {**self._worker.offers, **QUARANTINE}
         return REQUIREMENT in profile.requires and serves(profile, self._tasks, offers)
 
     def _room(self) -> tuple[int, int]:
@@ -177,12 +154,8 @@ class SuspectFetcher(Fetcher):
         finally:
             self._taker.asked()
 
-    def _wanted(self) -> frozenset[int]:
-        levels = self._taker.levels
-        return frozenset(id for id in super()._wanted() if self._profiles[id].requires[REQUIREMENT] in levels)
-
     def _hinted(self, hint: Hint) -> None:
-        # What is submitted is not suspect. A sweep names no queues.
+        # What is submitted is not in quarantine. A sweep names no queues.
         if hint.topic is Topic.SETTINGS or not hint.names:
             self.wake()
 

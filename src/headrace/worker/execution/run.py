@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.core.attempt import Ending, ErrorInfo, Failed, Progress, Released, TimedOut
 from headrace.core.job import Job
 from headrace.core.lifecycle.loss import timeout_error
+from headrace.core.lifecycle.suspects import in_quarantine
 from headrace.core.status import Status
 from headrace.logs import labels
 from headrace.worker.execution.backoff import timed, timed_out
@@ -203,7 +204,7 @@ class Run(Caller):
     async def _started_first(self) -> bool:
         """Store the start; False if the worker may not run the job any more."""
         owned = self.owned
-        if owned.job.suspect:
+        if in_quarantine(owned.job):
             await self._slots.suspects.clear_the_way()
         stored = await owned.recorded()
         if owned.ending is not None:

@@ -6,6 +6,7 @@ Everything travels as JSON over a pipe, never as pickles.
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -33,6 +34,8 @@ from headrace.worker.handler import Handler
 from headrace.worker.log_capture import Style, caught_logs, shown_logs
 
 __all__ = [
+    "NAME",
+    "UNGUARDED_EXIT_CODE",
     "Act",
     "Back",
     "Descriptor",
@@ -45,12 +48,16 @@ __all__ = [
     "Stop",
     "Yield",
     "encode",
+    "end_if_unguarded",
     "serve",
     "to_parent",
 ]
 
 T = TypeVar("T")
 
+NAME = "headrace-child"
+UNGUARDED_EXIT_CODE = 78
+"""How a child ends whose script opens an App, or starts a worker, while it is imported."""
 _SIGN_SECONDS = 0.05
 """Seconds between two signs that are sent."""
 
@@ -137,6 +144,14 @@ def _arrived(sent: Any) -> int:
     number: int = sent.detach()
     os.set_inheritable(number, False)  # what a handler starts must not hold it
     return number
+
+
+def end_if_unguarded() -> None:
+    """End this process if it is a child that still imports the script of its worker: the script would do in it all that
+    it has done in the worker, start a worker included, whose children would do it again."""
+    process = multiprocessing.current_process()
+    if process.name == NAME and getattr(process, "_inheriting", False):
+        os._exit(UNGUARDED_EXIT_CODE)
 
 
 def serve(pipe: Connection, held: object = None, style: Style | None = None) -> None:

@@ -19,6 +19,8 @@ from headrace.worker.execution.context import Context, Stopping
 from headrace.worker.handler import Handler
 from headrace.worker.log_capture import style_here
 from headrace.worker.process.child import (
+    NAME,
+    UNGUARDED_EXIT_CODE,
     Act,
     Back,
     Descriptor,
@@ -38,6 +40,10 @@ from headrace.worker.process.child import (
 __all__ = ["ProcessPool"]
 
 _DIED = ("ChildDied",)
+_UNGUARDED = (
+    "a process handler runs in a child process, which imports the script of its worker, and that opened the App again:"
+    ' put what the script does, beside definitions, under `if __name__ == "__main__":`'
+)
 
 
 class _Child:
@@ -53,9 +59,7 @@ class _Child:
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
         kept = None if attended is None or attended.descriptor is None else Descriptor(attended.descriptor)
-        self.process = spawn.Process(
-            target=serve, args=(theirs, kept, style_here()), daemon=True, name="headrace-child"
-        )
+        self.process = spawn.Process(target=serve, args=(theirs, kept, style_here()), daemon=True, name=NAME)
         self.process.start()
         theirs.close()
 
@@ -125,7 +129,9 @@ def _epitaph(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
         with contextlib.suppress(ValueError):
             return f"the child process was killed by {signal.Signals(-exitcode).name}"
-    # What a script without the guard comes to: every child runs it from the top and stumbles.
+    if exitcode == UNGUARDED_EXIT_CODE:
+        return _UNGUARDED
+    # What another script without the guard comes to: every child runs it from the top and stumbles.
     guard = ' (a script that starts workers needs `if __name__ == "__main__":`)' if exitcode == 1 else ""
     return f"the child process ended with exit code {exitcode}{guard}"
 

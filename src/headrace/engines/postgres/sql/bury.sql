@@ -1,4 +1,4 @@
--- Declare a living worker dead if its beat number is still this one, with whether suspects and others ran on it, free its
+-- Declare a living worker dead if its beat number is still this one, with whether a suspect and another ran on it, free its
 -- duties and store its record; waits for its claims under way. $1 worker, $2 beats, $3 whether others died at the same
 -- time, $4 when, $5 its departure, $6 how many ids of jobs; $4 and $5 NULL: no record
 WITH row AS MATERIALIZED (
@@ -6,10 +6,10 @@ WITH row AS MATERIALIZED (
   SELECT id, info, beat, beats, beat_at FROM {schema}.workers WHERE id = $1 AND beats = $2 AND alive FOR UPDATE
 ),
 ran AS MATERIALIZED (
-  SELECT coalesce(bool_or{suspect} AND NOT bool_and{suspect}, false) AS both_kinds FROM {schema}.jobs j
+  SELECT coalesce(bool_or{suspect} AND count(*) > 1, false) AS together FROM {schema}.jobs j
   WHERE j.worker = $1 AND j.stage = 3 AND j.status = 'running'
 ),
 freed AS (UPDATE {schema}.leases l SET holder = NULL, until = 0 FROM row WHERE l.holder = row.id),
 {record_gone.sql terms=$4::bigint, $5::text, $6::bigint}
-UPDATE {schema}.workers w SET alive = false, beside_suspect = ran.both_kinds, mass_death = $3
+UPDATE {schema}.workers w SET alive = false, beside_suspect = ran.together, mass_death = $3
 FROM row, ran WHERE w.id = row.id RETURNING 1

@@ -1,5 +1,5 @@
 -- Jobs that the sweeper must check: the next deadline, whether the worker is alive, unnamed beats, its last beat, whether
--- suspects and others ran on it when it was buried, whether others died with it, record. At least one row, for the next
+-- a suspect and another ran on it when it was buried, whether others died with it, record. At least one row, for the next
 -- deadline. $1 the moment, $2 how many
 SELECT n.next_at, o.alive, o.unnamed, o.beat_at, o.beside, o.mass, {record}
 FROM (

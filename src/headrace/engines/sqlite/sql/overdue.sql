@@ -1,4 +1,4 @@
--- Jobs that the sweeper must check: [[worker is alive, unnamed beats, its last beat, whether suspects and others ran on
+-- Jobs that the sweeper must check: [[worker is alive, unnamed beats, its last beat, whether a suspect and another ran on
 -- it when it was buried, whether others died with it, record], …]; and the next deadline.
 SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || coalesce(beat_at, 'null') || ',' || beside || ',' || mass || ',' || r.doc || ']', ','), '') || ']', (
   SELECT min(act_by) FROM (
