@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from headrace.client.api.tasks import live_tasks
 from headrace.client.api.workers import workers
 from headrace.core.limits.settings import limits_of
-from headrace.core.query import Filter
 from headrace.core.stats.alerts.alert import Alert
 from headrace.core.stats.alerts.failures import FAILURE_SPAN, failure_alerts
 from headrace.core.stats.alerts.queues import full_limits, queue_alerts
@@ -21,7 +21,6 @@ from headrace.core.stats.alerts.workers import (
     worker_alerts,
 )
 from headrace.core.stats.rollup import SLOTS
-from headrace.core.status import HELD, LIVE
 from headrace.runtime.writes.webhooks import SUBSCRIPTIONS, read_webhooks
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from headrace.engine import Engine, WorkerRow
 
 __all__ = ["alerts"]
-
-_MAX_LATER_TASKS = 100
-"""Maximum tasks without a worker that are searched for live jobs."""
 
 
 async def alerts(session: Session, rows: Sequence[WorkerRow] | None = None) -> list[Alert]:
@@ -66,9 +62,4 @@ async def _later(engine: Engine, rows: Iterable[WorkerRow], queued: set[str], no
         return []
     profiles = (await engine.documents.profiles()).profiles
     run = {one.task for one in profiles if any(info.runs(one.task, one.requires) for info in able)}
-    later = list[str]()
-    for task in sorted({one.task for one in profiles} - run - queued)[:_MAX_LATER_TASKS]:
-        waiting = Filter(status=LIVE - HELD, task=frozenset({task}))
-        if (await engine.records.find(waiting, now, 1)).items:
-            later.append(task)
-    return later
+    return await live_tasks(engine, {one.task for one in profiles} - run - queued, now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
