@@ -61,8 +61,8 @@ def failures(state: State, limit: int, recent: bool, **chosen: Any) -> None:
 
 
 async def _recent(app: App, state: State, limit: int, filters: Mapping[str, Any]) -> None:
-    one = {name: _only(name, value) for name, value in filters.items()}
-    errors = await app.stats.errors(limit=limit, **one)
+    task, queue = (_only(name, filters.get(name)) for name in ("task", "queue"))
+    errors = await app.stats.errors(limit=limit, task=task, queue=queue)
     if state.json:
         document([error.to_dict() for error in errors])
     elif not errors:
@@ -72,7 +72,9 @@ async def _recent(app: App, state: State, limit: int, filters: Mapping[str, Any]
         out.print(_errors_table(errors, app.host.clock.now(), out))
 
 
-def _only(name: str, value: Any) -> str:
+def _only(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
     values = [value] if isinstance(value, str) else list(value)
     if len(values) != 1:
         raise click.UsageError(f"--recent takes one --{name}, not {len(values)}")

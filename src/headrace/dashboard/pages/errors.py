@@ -31,7 +31,7 @@ async def errors(ask: PageRequest) -> Shown:
 
 
 async def _found(ask: PageRequest, since: timedelta, asked: dict[str, str | None]) -> dict[str, Any]:
-    found = await ask.app.stats.errors(since=since, limit=MAX_ERRORS, **asked)
+    found = await ask.app.stats.errors(since=since, limit=MAX_ERRORS, task=asked["task"], queue=asked["queue"])
     jobs = await ask.app.jobs.get_many([one.example for one in found])
     return {"found": list(zip(found, jobs, strict=True)), "all": len(found) < MAX_ERRORS}
 
