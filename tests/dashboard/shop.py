@@ -59,7 +59,7 @@ def tasks_of(app: App, mended: dict[str, bool]) -> None:
 
     @app.task(retry=Retry(2, backoff=(0.0,)))
     async def hesitant(ctx: Context, number: int) -> str:
-        if ctx.job.attempt == 1:
+        if ctx.attempt == 1:
             raise ConnectionError(f"not yet, {number}")
         return "done"
 

@@ -58,7 +58,7 @@ class Rolling(Part):
             rows = (row(lab.now, failed=9, errors=errors), row(lab.now, "b", failed=1))
             await lab.engine.workers.beat(worker, Beat(report=1, finished=rows), lab.now)
         for _ in range(2):
-            found, other = await everything(lab)
+            other, found = await everything(lab)
             assert (len(found.totals.errors), other.totals.errors) == (MAX_ERRORS, {})
             assert found.totals.errors["both"] == ErrorSum(100, job, "ValueError", None)
             assert found.totals.errors["1-20"] == ErrorSum(20, job, STRANGE, STRANGE)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Retry
+from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.stats.alerts.alert import Kind
 from headrace.engine import WorkerInfo
 from tests.support.apps import ENGINES, url_of
@@ -20,7 +21,7 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
 
     @made.task(retry=Retry(2, backoff=(0.0,)))
     async def flaky(ctx: Context, n: int) -> int:
-        if ctx.job.attempt < 3:
+        if ctx.attempt < 3:
             raise ValueError(f"customer {n}")
         return n
 
@@ -41,8 +42,8 @@ async def join(app: App, *tasks: str, **info: Any) -> None:
 
 async def submit(app: App, task: str, **options: Any) -> None:
     """A job of a task that nobody has described."""
-    with pytest.warns(UserWarning, match=task):
-        await app.submit(task, {}, **options)
+    draft, _ = await draft_with_warnings(app, task, {}, options)
+    await draft.submit()
 
 
 async def test_errors_of_jobs_that_succeeded_later_are_found_with_one_of_the_jobs(app: App) -> None:
@@ -77,7 +78,7 @@ async def test_jobs_that_have_ended_make_no_task_unserved(app: App) -> None:
     await join(app, "old")
     await app.submit("old", {})
     engine = app.session.engine
-    await app.jobs.where(task="old").cancel()
+    assert len([one async for one in app.jobs.where(task="old").cancel()]) == 1
     for row in await engine.workers.list():
         await engine.workers.retire(row.info.id)
     await join(app, "flaky", "broken")
@@ -101,5 +102,5 @@ async def test_a_task_that_only_a_worker_behind_a_hub_has_is_served_and_listed(a
 async def test_a_task_that_only_jobs_name_is_listed_while_they_live(app: App) -> None:
     await submit(app, "lonely")
     assert "lonely" in {one.name for one in await app.tasks.list()}
-    await app.jobs.where(task="lonely").cancel()
+    assert len([one async for one in app.jobs.where(task="lonely").cancel()]) == 1
     assert "lonely" not in {one.name for one in await app.tasks.list()}
