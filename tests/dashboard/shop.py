@@ -57,6 +57,12 @@ def tasks_of(app: App, mended: dict[str, bool]) -> None:
             return "mended"
         raise ValueError(why)
 
+    @app.task(retry=Retry(2, backoff=(0.0,)))
+    async def hesitant(ctx: Context, number: int) -> str:
+        if ctx.attempt == 1:
+            raise ConnectionError(f"not yet, {number}")
+        return "done"
+
     @app.task(queue="video")
     async def steady(ctx: Context, until: float = 100.0) -> str:
         for step in range(100_000):

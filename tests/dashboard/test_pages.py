@@ -36,8 +36,38 @@ async def test_the_overview_says_what_needs_somebody_and_what_to_do(shop: Shop) 
         await expect(page.locator("h1")).to_contain_text("problem")
         await expect(page.locator(".tiles .first")).to_contain_text("in default")
         assert await page.locator(".problems").bounding_box() is not None
-        await problem.get_by_role("link", name="See what is queued").click()
+        await problem.get_by_role("link", name="See the jobs").click()
         await expect(page.locator(f"tr[data-key='{handle.id}']")).to_be_visible()
+    await shop.app.jobs.handle(handle.id).cancel()
+
+
+async def test_an_alert_about_a_failing_task_leads_to_its_errors_and_to_a_job_that_succeeded(shop: Shop) -> None:
+    handles = await shop.app.tasks["hesitant"].map([(number,) for number in range(5)])
+    for handle in handles:
+        assert await handle.result(timeout=60) == "done"
+    async with looking(shop) as page:
+        problem = page.locator(".problems li", has_text="Task hesitant: 5 attempts failed within the hour, 50% of all")
+        await problem.get_by_role("link", name="See its errors").click()  # it comes with a beat of the worker
+        row = page.locator("#errors tbody tr")
+        await expect(row).to_have_count(1)
+        await expect(row).to_contain_text("ConnectionError")
+        await expect(row).to_contain_text("shop.py:hesitant")
+        await row.locator("a[href*='/jobs/']").click()
+        await expect(page.locator("h1")).to_contain_text("hesitant")
+        await expect(page.locator("main")).to_contain_text("completed")
+
+
+async def test_a_task_that_only_jobs_or_remote_workers_name_has_a_page(shop: Shop) -> None:
+    draft, _ = await draft_with_warnings(shop.app, "elsewhere", {}, {})
+    handle = await draft.submit()
+    async with looking(shop, "/tasks/elsewhere") as page:
+        await expect(page.locator("h1")).to_contain_text("Task elsewhere")
+        await expect(page.locator("main")).to_contain_text("No worker has described its parameters")
+        await expect(page.locator(f"tr[data-key='{handle.id}']")).to_be_visible()
+        await shop.served.client.post("/api/work/register_worker", json={"worker_id": "far", "tasks": ["elsewhere"]})
+        await page.goto(f"{shop.address}/tasks")
+        row = page.locator("tr[data-key=elsewhere]")
+        await expect(row.locator("td[data-label=workers]")).to_have_text("1")
     await shop.app.jobs.handle(handle.id).cancel()
 
 

@@ -44,7 +44,7 @@ class Session:
         """The tasks that workers had registered when one was last not found."""
         self.loads = LoadReader(engine, host)
         """What scaling advice is made of."""
-        self._living = SingleFlight(self._live_workers)
+        self._living = SingleFlight(self.live_workers)
         self._seen: tuple[float, list[WorkerInfo]] = (-_CACHE_SECONDS, [])
 
     @classmethod
@@ -105,6 +105,7 @@ class Session:
         self._seen = (now, infos)
         return any(info.runs(name, requires) for info in infos)
 
-    async def _live_workers(self) -> list[WorkerInfo]:
+    async def live_workers(self) -> list[WorkerInfo]:
+        """The workers that take jobs, those behind hubs included."""
         now, rules = self.host.clock.now(), self.engine.rules
         return [row.info for row in await self.engine.workers.list() if row.as_heard(now, rules).takes]

@@ -10,6 +10,7 @@ from uuid import UUID
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import BEGIN, Lab, Part
 from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
+from headrace.core.stats.errors import MAX_ERRORS, ErrorSum
 from headrace.core.stats.rollup import OTHER, STEP_RETENTION, Rollup, Step, Totals, begin_of, merged
 from headrace.engine import Alive, Beat, Dead
 
@@ -48,6 +49,21 @@ class Rolling(Part):
             await lab.engine.rollups.roll(lab.now)
         [known] = await lab.engine.workers.list()
         assert known.beat.finished == ()
+
+    async def test_errors_of_a_minute_are_added_up_and_the_commonest_kept(self, lab: Lab, one: UUID, two: UUID) -> None:
+        job = lab.new_id()
+        for number, worker in enumerate((one, two), 1):
+            errors = {f"{number}-{n:02}": ErrorSum(n, job, STRANGE, STRANGE) for n in range(1, MAX_ERRORS + 1)}
+            errors["both"] = ErrorSum(50, job, "ValueError", None)
+            rows = (row(lab.now, failed=9, errors=errors), row(lab.now, "b", failed=1))
+            await lab.engine.workers.beat(worker, Beat(report=1, finished=rows), lab.now)
+        for _ in range(2):
+            other, found = await everything(lab)
+            assert (len(found.totals.errors), other.totals.errors) == (MAX_ERRORS, {})
+            assert found.totals.errors["both"] == ErrorSum(100, job, "ValueError", None)
+            assert found.totals.errors["1-20"] == ErrorSum(20, job, STRANGE, STRANGE)
+            assert "1-01" not in found.totals.errors
+            await lab.engine.rollups.roll(lab.now)
 
     async def test_a_beat_that_is_repeated_counts_once(self, lab: Lab, one: UUID, two: UUID) -> None:
         rows = (row(lab.now, completed=2),)

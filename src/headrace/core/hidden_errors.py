@@ -15,6 +15,7 @@ from headrace.core.updates import Update
 from headrace.core.webhooks.delivery import TASK
 
 __all__ = [
+    "NAME",
     "hidden_error",
     "hidden_group",
     "hidden_history",

@@ -18,7 +18,6 @@ from headrace.dashboard import static_files
 from headrace.dashboard.access import Access, Gate, HostGate
 from headrace.dashboard.actions import ACTS
 from headrace.dashboard.actions import endpoint as acting
-from headrace.dashboard.alerts import Trends
 from headrace.dashboard.cache import SharedReads
 from headrace.dashboard.chart_data import Past
 from headrace.dashboard.page import Foreign, Missing, PageRequest, PageView, Shown
@@ -54,7 +53,6 @@ class Dashboard:
         self.shared = SharedReads(app.host.clock)
         """Reads that all viewers share."""
         self.past = Past(app)
-        self.trends = Trends()
         self.renderer = Renderer()
         self._tokens: Tokens | None = None
         self._asgi = Starlette(routes=self.routes(), exception_handlers={HTTPException: _nothing_here})

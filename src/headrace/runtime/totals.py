@@ -14,6 +14,7 @@ from uuid import UUID
 
 from headrace.core.attempt import Attempt
 from headrace.core.job import Job
+from headrace.core.stats.errors import add_error
 from headrace.core.stats.histogram import BOUNDS
 from headrace.core.stats.rollup import OTHER, SLOTS, Rollup, Step, Totals, begin_of, merged
 from headrace.core.status import Outcome, Status
@@ -31,6 +32,8 @@ MAX_GATHERED_JOBS = 100
 """How many completed jobs are kept before they are added up: adding one by one would take longer."""
 MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 """Of what did not complete: how long it waited and ran is of interest."""
+_WRONG = frozenset({Status.RETRYING, Status.FAILED})
+"""Statuses after an attempt that left an error with the job; in others the error is of an attempt before."""
 
 
 class LifetimeTotals:
@@ -209,6 +212,8 @@ class FinishTotals:
             _count_first(totals, job, assigned)
             setattr(totals, outcome.value, getattr(totals, outcome.value) + 1)
             totals.retried += job.status is Status.RETRYING
+            if job.status in _WRONG and job.error is not None and job.fingerprint is not None:
+                add_error(totals.errors, job.fingerprint, job.error, job.id)
             if began is not None and outcome in MEASURED:
                 totals.waited.add(max(0.0, (began - job.arrived_at).total_seconds()))
                 totals.ran.add(max(0.0, (at - began).total_seconds() if took is None else took))

@@ -102,3 +102,20 @@ def test_jobs_are_chosen_by_reason_customer_and_time(shell: Shell) -> None:
         (("--reason", "late"), "'late' is not one of"),
     ):
         assert told in shell("jobs", *words, "--url", shell.url, code=2).stderr
+
+
+def test_recent_errors_are_of_attempts_and_name_a_job(shell: Shell) -> None:
+    for _ in range(5):
+        shell.submit("boom", "what=secret", "--max-retries", "0")
+    shell.work()
+    [error] = shell.json("failures", "--recent", "--url", shell.url)
+    assert (error["task"], error["type"], error["attempts"]) == ("boom", "ValueError", 5)
+    told = shell("failures", "--recent", "--task", "boom", "--url", shell.url).stdout
+    assert error["example"] in told
+    assert "boom: ValueError at quick.py:boom" in told
+    told = shell("failures", "--recent", "--task", "add", "--url", shell.url).stderr
+    assert told == "no attempt has failed within the hour\n"
+    refused = shell("failures", "--recent", "--customer", "ann", "--url", shell.url, code=2).stderr
+    assert "--recent knows no jobs, so it cannot choose by customer" in refused
+    found = shell("doctor", "--url", shell.url, code=1).stdout
+    assert "headrace failures --recent --task boom" in " ".join(found.split())

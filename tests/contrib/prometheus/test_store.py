@@ -108,3 +108,14 @@ async def test_a_store_that_cannot_be_read_is_told_and_what_it_holds_is_not() ->
     assert value(page, "headrace_store_up") == 0
     assert not {"headrace_queue_jobs", "headrace_workers", "headrace_store_read_seconds"} & samples(page).keys()
     assert value(page, "headrace_store_read_age_seconds") is not None
+
+
+async def test_alerts_are_shown_and_fall_to_zero_when_they_are_over() -> None:
+    scraper = Scraper()
+    with scraper.sums.app.override(clock=scraper.clock):
+        async with scraper.sums.app as app:
+            await app.queues.pause("mail")
+            of = {"kind": "paused_queue", "level": "warn", "subject": "mail"}
+            assert value(await scraper.page(), "headrace_alerts", **of) == 1
+            await app.queues.resume("mail")
+            assert value(await scraper.page(), "headrace_alerts", **of) == 0

@@ -43,3 +43,18 @@ async def test_failures_are_in_groups_and_a_customer_sees_its_own(tmp_path: Path
         assert (await hub.client.get("/api/failures?customer=bob")).status_code == 403
         assert (await hub.client.get("/api/failures?customer=ann&customer=bob")).status_code == 403
         assert (await hub.client.get("/api/failures?customer=ann")).json()["items"][0]["jobs"] == 1
+
+
+async def test_alerts_and_errors_are_listed_without_messages(tmp_path: Path) -> None:
+    async with world(tmp_path) as hub:
+        for _ in range(5):
+            await hub.app.submit("fail", {"why": "a secret"})
+        await hub.app.worker(burst=True).run()
+        answer = await hub.client.get("/api/alerts")
+        assert [one["kind"] for one in answer.json()["items"]] == ["failing_task", "dead_letters"]
+        answer = await hub.client.get("/api/errors?task=fail")
+        [error] = answer.json()["items"]
+        assert (error["type"], error["attempts"]) == ("ValueError", 5)
+        assert "a secret" not in answer.text, "rollups outlive jobs, and messages name customers"
+        assert (await hub.client.get("/api/errors?task=resize")).json()["items"] == []
+        assert (await hub.client.get("/api/errors?limit=0")).status_code == 400

@@ -38,3 +38,14 @@ async def test_a_job_is_warned_of_until_a_worker_runs_it(
     assert not await warned(hub, job)
     assert not await warned(hub, job)
     assert await warned(hub, {"task": "whisper", "payload": {}})
+
+
+async def test_a_task_that_only_a_remote_worker_has_is_listed_and_no_alert(hub: Served) -> None:
+    await work(hub.client, "register_worker", worker_id="one", tasks=["shout"])
+    assert not await warned(hub, {"task": "shout", "payload": {}})
+    assert [one["name"] for one in (await hub.client.get("/api/tasks")).json()["items"]] == ["shout"]
+    assert (await hub.client.get("/api/tasks/shout")).status_code == 200
+    assert (await hub.client.get("/api/alerts")).json()["items"] == []
+    assert await warned(hub, {"task": "whisper", "payload": {}})
+    [alert] = (await hub.client.get("/api/alerts")).json()["items"]
+    assert (alert["kind"], alert["level"], alert["subject"]) == ("unserved_task", "fail", "whisper")

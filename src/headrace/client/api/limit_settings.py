@@ -14,7 +14,7 @@ from headrace.core import audit
 from headrace.core.attempt import Event
 from headrace.core.defaults import MAX_COUNT
 from headrace.core.limits.rate import Rate
-from headrace.core.limits.settings import TaskRule, limits_of, told_unreadable
+from headrace.core.limits.settings import TaskRule, limits_of, told_undefined, told_unreadable
 from headrace.core.validation import checked_name, checked_note, whole
 from headrace.engine import Engine
 from headrace.engine.bus import Hint, Topic
@@ -264,11 +264,7 @@ async def announce_limits(
 
 async def undefined_rates(engine: Engine) -> dict[str, str]:
     """The rates that queues and tasks name and nothing defines, each with a sentence that says which do."""
-    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
-    return {
-        rate: f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
-        for rate, users in limits.undefined().items()
-    }
+    return told_undefined(limits_of((one.key, one.value) for one in await engine.documents.settings()))
 
 
 async def unreadable_settings(app: App, prefix: str = "") -> list[str]:

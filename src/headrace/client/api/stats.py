@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
+from headrace.client.api.alerts import alerts
+from headrace.client.api.filters import checked_limit
 from headrace.client.api.noun import Noun
 from headrace.client.api.recent_metrics import RecentMetrics
 from headrace.client.api.scale import QueueScale, scale
@@ -20,7 +22,9 @@ from headrace.core.defaults import MAX_MOMENT, MIN_MOMENT, SCALE_WAIT_SECONDS
 from headrace.core.limits.settings import limits_of
 from headrace.core.query import Count, Filter, Ledger
 from headrace.core.schedule.schedule import ScheduleDoc
+from headrace.core.stats.alerts.alert import Alert
 from headrace.core.stats.charts import By, Charts, charts_of, step_for
+from headrace.core.stats.errors import RecentError, errors_of
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.metrics import Metrics
 from headrace.core.stats.own_tasks import is_own
@@ -40,6 +44,8 @@ Moment = datetime | timedelta | float
 """A moment, or how long ago it was."""
 
 _HOUR_SECONDS = 3600.0
+_AHEAD_SECONDS = 60.0
+"""A worker's clock may be ahead of this one."""
 _DURATION_WINDOW = timedelta(days=7)
 """How far back it reads how long a task takes."""
 
@@ -255,6 +261,36 @@ class StatsApi(Noun):
         now = self._host.clock.now()
         rows = await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
         return [row for row in rows if row.task != SLOTS]
+
+    async def alerts(self) -> list[Alert]:
+        """What is wrong now, failures first, each with a remedy: workers that are silent, jobs that nobody runs, queues
+        that grow, limits that are used up, tasks that fail, dead letters that become more, and settings to look at.
+
+        ``headrace doctor``, the dashboard, ``GET /api/alerts`` and ``headrace_alerts`` say the same.
+        """
+        return await alerts(self._session)
+
+    async def errors(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        limit: int = 50,
+    ) -> list[RecentError]:
+        """The errors of attempts, also of jobs that succeeded later, the commonest first; by default, of the last hour.
+
+        Kept as long as what ``charts`` is made of: of each task, queue and minute the 20 commonest. Headrace's own
+        tasks are left out, unless ``task`` names one.
+        """
+        now = self._host.clock.now()
+        end, begin = _moment(until, now, "until", -_AHEAD_SECONDS), _moment(since, now, "since", _HOUR_SECONDS)
+        if begin >= end:
+            raise ConfigError(f"since must be before until, not {begin} and {end}")
+        most = checked_limit(limit)
+        rows = await self._engine.rollups.read(begin, end, task, queue)
+        return errors_of((row for row in rows if task is not None or not is_own(row.task)), most)
 
     async def scale(self, *, wait: Seconds = SCALE_WAIT_SECONDS, queue: str | None = None) -> list[QueueScale]:
         """How many slots each queue needs so that 95 % of its jobs begin within ``wait`` seconds, and how many there

@@ -25,6 +25,9 @@ from headrace.core.lifecycle.retention import Kept
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.limits.settings import limits_of
 from headrace.core.priority import DEFAULT_PRIORITY
+from headrace.core.query import Filter
+from headrace.core.stats.own_tasks import is_own
+from headrace.core.status import HELD, LIVE
 from headrace.core.validation import checked_name
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
@@ -43,11 +46,13 @@ __all__ = [
     "check_payload",
     "find_task",
     "known_tasks",
+    "live_tasks",
     "named",
     "note_submit",
     "register_tasks",
     "resembling",
     "told_unregistered",
+    "undescribed",
     "warn_unregistered",
 ]
 
@@ -55,6 +60,8 @@ __all__ = [
 PREFIX = "task:"
 
 _MAX_TRIES = 20
+_MAX_SEARCHED_TASKS = 100
+"""Maximum tasks without a description or a worker that are searched for live jobs."""
 
 
 class UnregisteredTask(UserWarning):
@@ -156,6 +163,16 @@ async def note_submit(engine: Engine, task: str, job: UUID, by: str | None, now:
             return
 
 
+async def live_tasks(engine: Engine, tasks: Iterable[str], now: datetime) -> list[str]:
+    """Those of these tasks that have a job which has not ended and which no worker holds, by name; the first
+    ``_MAX_SEARCHED_TASKS`` are searched."""
+    found = list[str]()
+    for task in sorted(tasks)[:_MAX_SEARCHED_TASKS]:
+        if (await engine.records.find(Filter(status=LIVE - HELD, task=frozenset({task})), now, 1)).items:
+            found.append(task)
+    return found
+
+
 def resembling(name: str, known: Iterable[str]) -> str:
     """The question that a mistyped name calls for; empty if no name that is known resembles it."""
     near = get_close_matches(name, sorted(known), 1)
@@ -241,6 +258,12 @@ class TaskInfo(msgspec.Struct, Record, frozen=True):
     paused_at: datetime | None = None
 
 
+def undescribed(name: str) -> TaskInfo:
+    """A task that only jobs name."""
+    doc = TaskDoc(name=name)
+    return TaskInfo(name, doc.queue, DEFAULT_PRIORITY, doc.timeout, doc.schema, False)
+
+
 class TasksApi(Noun):
     """The tasks of an App, by name and by alias (``app.tasks["add"]``), and all that its store knows."""
 
@@ -261,8 +284,12 @@ class TasksApi(Noun):
         return len(self._app._register.tasks)
 
     async def list(self) -> builtins.list[TaskInfo]:
-        """Every task of this App or of its store, by name; where both have one, the App describes it."""
+        """Every task of this App, of a worker or of a live job, by name; where several have one, the App describes it.
+
+        One that only workers behind a hub have, or that only jobs name, is not described: its schema is empty.
+        """
         docs = await known_tasks(self._engine)
+        docs |= {name: TaskDoc(name=name) for name in await self._undescribed(docs)}
         limits = limits_of((one.key, one.value) for one in await self._engine.documents.settings(LIMIT))
         own = {handler.name: TaskDoc.of(handler) for handler in self._app._handlers.values()}
         infos = []
@@ -272,6 +299,15 @@ class TasksApi(Noun):
             pause = (rule.paused, rule.paused_by, rule.paused_at)
             infos.append(TaskInfo(name, *policy, name in own, doc.retention, doc.heartbeat, *pause))
         return infos
+
+    async def _undescribed(self, docs: Mapping[str, TaskDoc]) -> set[str]:
+        """The tasks of living workers and of live jobs that nobody has described; headrace's own are left out."""
+        engine, now = self._engine, self._host.clock.now()
+        run = {task for info in await self._session.live_workers() for task in info.tasks}
+        stored = {one.task for one in (await engine.documents.profiles()).profiles}
+        known = {name for doc in docs.values() for name in (doc.name, *doc.aliases)} | {*self}
+        named = {name for name in (run | stored) - known if not is_own(name)}
+        return {name for name in named if name in run} | {*await live_tasks(engine, named - run, now)}
 
     async def pause(self, name: str, *, by: str | None = None) -> None:
         """Pause a task, whatever the queues of its jobs: workers start none of its jobs, running ones go on."""

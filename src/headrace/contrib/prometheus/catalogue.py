@@ -82,6 +82,11 @@ METRICS: dict[str, Metric] = {
     ),
     "headrace_own_workers": Metric("gauge", (), "Living workers that run only headrace's own tasks."),
     "headrace_schedules_late_seconds": Metric("gauge", (), "How late the planner is with the fire that is first due."),
+    "headrace_alerts": Metric(
+        "gauge",
+        ("kind", "level", "subject"),
+        "What is wrong now, as headrace doctor finds it; of workers, how many. 0: it was, and is no more.",
+    ),
     "headrace_store_up": Metric("gauge", (), "1: the store can be read; 0: it cannot, and what it holds is left out."),
     "headrace_store_read_age_seconds": Metric("gauge", (), "How old the figures of the store are."),
     "headrace_store_read_seconds": Metric("gauge", (), "How long reading them took."),

@@ -12,9 +12,11 @@ from prometheus_client.metrics_core import Metric as Family
 
 from headrace.client.api.scale import QueueScale
 from headrace.client.api.stats import StoreSnapshot
+from headrace.contrib.prometheus.alerts import AlertSeries
 from headrace.contrib.prometheus.catalogue import gauge
 from headrace.contrib.prometheus.scale import scale_families
 from headrace.core.query import HISTORY
+from headrace.core.stats.alerts.alert import Alert
 from headrace.core.stats.metrics import Metrics
 from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import OTHER
@@ -39,6 +41,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     snapshot: StoreSnapshot
     scale: Sequence[QueueScale]
+    alerts: Sequence[Alert]
     read_at: float
     """Monotonic."""
     took: float
@@ -109,9 +112,10 @@ class StoreReader:
         self._asked_at = began if self._asked_at is None else self._asked_at
         pause = self._every
         try:
-            found, scale = await self._app.stats.snapshot(), await self._app.stats.scale()
+            stats = self._app.stats
+            found, scale, alerts = await stats.snapshot(), await stats.scale(), await stats.alerts()
             took = self._now() - began
-            self._last, self._failed = Figures(found, scale, self._now(), took), False
+            self._last, self._failed = Figures(found, scale, alerts, self._now(), took), False
             pause = max(pause, _MIN_PAUSE_RATIO * took * max(1, found.alive))
         except Exception as error:  # whatever is wrong with the store, a scrape says so and goes on
             if not self._failed and self._app._open_loop() is not None:  # and not about to be closed
@@ -149,6 +153,7 @@ class Store:
         """The queues reported so far: an empty queue has no jobs, but still exists."""
         self._tasks: set[str] = set()
         """The tasks reported so far."""
+        self._alerts = AlertSeries()
 
     def families(self) -> Iterator[Family]:
         """Yield all metrics of the store, as of the last read."""
@@ -164,6 +169,7 @@ class Store:
         if figures is not None:
             yield from self._families(figures.snapshot)
             yield from scale_families(figures.scale, sorted(self._queues), self._name)
+            yield self._alerts.family(figures.alerts)
 
     def _families(self, found: StoreSnapshot) -> Iterator[Family]:
         now = self._app.host.clock.now()

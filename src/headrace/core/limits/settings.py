@@ -25,6 +25,7 @@ __all__ = [
     "layered",
     "limits_of",
     "queue_rule",
+    "told_undefined",
     "told_unreadable",
 ]
 
@@ -272,3 +273,11 @@ def told_unreadable(key: str, why: str) -> tuple[str, str]:
     message = f"the setting {key!r} is none that this version of headrace can read ({why}), so {what.format(name=name)}"
     remedy = f"use the version that wrote it, or drop it with headrace {group} forget {name}"
     return f"{message} is given to its workers", remedy
+
+
+def told_undefined(limits: Limits) -> dict[str, str]:
+    """Return the rates that queues and tasks name and nothing defines, each with a sentence that says which do."""
+    return {
+        rate: f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
+        for rate, users in limits.undefined().items()
+    }

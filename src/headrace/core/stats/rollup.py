@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from headrace.core.defaults import MAX_STATS_SERIES, STATS_RETENTION
+from headrace.core.stats.errors import ErrorSum, commonest
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.own_tasks import is_own
 
@@ -89,6 +90,8 @@ class Totals(msgspec.Struct, array_like=True):
     """Of ``SLOTS``: seconds of all slots together."""
     busy: float = 0.0
     """Of ``SLOTS``: seconds of those in which a slot was at work."""
+    errors: dict[str, ErrorSum] = {}
+    """By fingerprint, the commonest errors of the attempts that failed, timed out or were lost."""
 
     @property
     def attempts(self) -> int:
@@ -117,6 +120,8 @@ class Totals(msgspec.Struct, array_like=True):
         self.processed += other.processed
         self.slots += other.slots
         self.busy += other.busy
+        if other.errors:
+            self.errors = commonest(self.errors, other.errors)
 
     def tally(self, other: Totals) -> None:
         """Add its counts, and not its durations."""

@@ -9,6 +9,7 @@ from headrace.dashboard.page import PageView
 from headrace.dashboard.pages import (
     batches,
     dead_letters,
+    errors,
     job,
     jobs,
     limits,
@@ -27,6 +28,7 @@ VIEWS: tuple[PageView, ...] = (
     *jobs.VIEWS,
     *job.VIEWS,
     *dead_letters.VIEWS,
+    *errors.VIEWS,
     *queues.VIEWS,
     *limits.VIEWS,
     *tasks.VIEWS,

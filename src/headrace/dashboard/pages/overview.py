@@ -11,7 +11,7 @@ from headrace.core.stats.charts import Charts, Point
 from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Step
 from headrace.core.status import Status
-from headrace.dashboard import alerts
+from headrace.dashboard.alerts import Problem, problems_of
 from headrace.dashboard.chart_data import Span
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count, length
@@ -57,7 +57,6 @@ async def overview(ask: PageRequest) -> Shown:
             ),
         ),
     )
-    ask.dashboard.trends.note(queues, now)
     counts: dict[Status, int] = {}
     for queue in queues:
         for status, number in queue.counts.items():
@@ -77,7 +76,8 @@ async def overview(ask: PageRequest) -> Shown:
         "oldest": min(oldest, default=None),
         "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
         "hour": _figures(hour.charts()),
-        "problems": problems,
+        "problems": problems or [],
+        "looked": problems is not None,
         "queues": busy,
         "metrics": metrics,
         "windows": {"5m": "5 min", "1h": "1 h", "24h": "24 h"},
@@ -147,22 +147,10 @@ def _drawn(sums: Span, by: str) -> tuple[charting.Drawing, charting.Drawing]:
     return drawing, waits
 
 
-async def _problems(ask: PageRequest) -> list[alerts.Alert]:
-    app = ask.app
-    checks, queues, limits, usage, hour = await asyncio.gather(
-        ask.soon("doctor", lambda: app.store.doctor(store=False), 10.0),
-        ask.queues(),
-        ask.shared("limits", app.limits.list),
-        ask.shared("usage", app.limits.usage),
-        ask.hour(),
-    )
-    found = [
-        *alerts.from_doctor(checks or ()),
-        *alerts.waiting_long(queues, ask.now, ask.dashboard.trends, hour.charts("queue")),
-        *alerts.failing(hour.charts("task", times=False, own=True)),
-        *alerts.full(queues, limits, usage),
-    ]
-    return sorted(found, key=lambda one: one.level != "fail")
+async def _problems(ask: PageRequest) -> list[Problem] | None:
+    """Return all alerts; None: they are still being looked for."""
+    found = await ask.soon("alerts", ask.app.stats.alerts)
+    return None if found is None else problems_of(found)
 
 
 VIEWS = (PageView("/", "overview", overview, "overview"),)

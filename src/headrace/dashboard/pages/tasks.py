@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.client.api.tasks import undescribed
 from headrace.dashboard.drawings import charts as charting
 from headrace.dashboard.format import count
 from headrace.dashboard.forms import fields_of
@@ -33,16 +34,17 @@ async def task(ask: PageRequest) -> Shown:
     """Show one task."""
     app, name = ask.app, ask.request.path_params["name"]
     known = {one.name: one for one in await ask.shared("tasks", app.tasks.list, 5.0)}
-    if name not in known:
-        raise Missing(f"task {name}")
-    charts = (await ask.hour()).charts(task=name)
     recent = await ask.shared(("newest of task", name), lambda: app.jobs.list(task=name, limit=10))
+    if name not in known and not recent.items:
+        raise Missing(f"task {name}")
+    shown = known.get(name) or undescribed(name)
+    charts = (await ask.hour()).charts(task=name)
     workers = await ask.shared("workers", app.workers.list)
     limits = {one.task: one for one in await ask.shared("limits", app.limits.list)}
     schedules = [one for one in await ask.shared("schedules", app.schedules.list) if one.task == name]
     data = {
-        "task": known[name],
-        "fields": fields_of(known[name].schema),
+        "task": shown,
+        "fields": fields_of(shown.schema),
         "drawing": charting.stacked(charts, charting.by_outcome(charts), count),
         "total": charts.series[0].total if charts.series else None,
         "recent": recent.items,

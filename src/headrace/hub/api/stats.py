@@ -1,4 +1,4 @@
-"""Operations about figures: counts of the whole store, charts of finished work, and failures in groups."""
+"""Operations about figures: counts of the whole store, charts of finished work, failures in groups, and alerts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Annotated
 import msgspec
 
 from headrace.client.api.stats import Stats
+from headrace.core.stats.alerts.alert import Alert
 from headrace.core.stats.charts import Charts
+from headrace.core.stats.errors import RecentError
 from headrace.core.stats.failures import FailureGroup
 from headrace.core.stats.rollup import Step
 from headrace.core.status import Reason
@@ -16,7 +18,7 @@ from headrace.hub.api.documents import Listed
 from headrace.hub.api.filters import SaidStatus, filters_in
 from headrace.hub.server.operation import Operation, OperationReply, OperationRequest
 
-__all__ = ["OPERATIONS", "ChartsAsked", "FailuresAsked"]
+__all__ = ["OPERATIONS", "ChartsAsked", "ErrorsAsked", "FailuresAsked"]
 
 
 class ChartsAsked(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,17 @@ class FailuresAsked(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum groups: the largest."""
 
 
+class ErrorsAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which errors of attempts; by default those of the last hour."""
+
+    task: str | None = None
+    queue: str | None = None
+    since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    until: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    """Maximum errors: the commonest."""
+
+
 async def stats(ask: OperationRequest) -> OperationReply:
     """Return counts and metrics of the user's jobs."""
     return OperationReply(await ask.hub.app.stats.counts())
@@ -66,6 +79,16 @@ async def failures(ask: OperationRequest) -> OperationReply:
     """Return jobs that failed alike, in groups."""
     found = await ask.hub.app.jobs.failures(limit=ask.query.limit, **filters_in(ask, ask.query))
     return OperationReply(Listed(tuple(found)))
+
+
+async def alerts(ask: OperationRequest) -> OperationReply:
+    """Return what is wrong now, each with a remedy."""
+    return OperationReply(Listed(tuple(await ask.hub.app.stats.alerts())))
+
+
+async def errors(ask: OperationRequest) -> OperationReply:
+    """Return the errors of attempts, also of jobs that succeeded later."""
+    return OperationReply(Listed(tuple(await ask.hub.app.stats.errors(**msgspec.structs.asdict(ask.query)))))
 
 
 _POINT = {
@@ -160,6 +183,45 @@ OPERATIONS = (
                     "failed": 3,
                     "first_seen": "2026-11-16T09:12:00Z",
                     "last_seen": "2026-11-16T10:01:30Z",
+                    "example": "019a8b41-7d20-7f0a-9b1c-2f6f0a3f1f52",
+                }
+            ]
+        },
+    ),
+    Operation(
+        path="/api/alerts",
+        summary="What is wrong now, failures first, each with a remedy; the same as headrace doctor finds in the store",
+        scope="read",
+        do=alerts,
+        gives={200: Listed[Alert]},
+        answered={
+            "items": [
+                {
+                    "kind": "failing_task",
+                    "level": "fail",
+                    "subject": "resize",
+                    "message": "task resize: 31 attempts failed within the hour, 66% of all",
+                    "remedy": "look at its errors: headrace failures --recent --task resize",
+                }
+            ]
+        },
+    ),
+    Operation(
+        path="/api/errors",
+        summary="The errors of attempts, also of jobs that succeeded later, the commonest first",
+        scope="read",
+        do=errors,
+        query=ErrorsAsked,
+        gives={200: Listed[RecentError]},
+        answered={
+            "items": [
+                {
+                    "fingerprint": "3f0c1d9a77e2",
+                    "task": "resize",
+                    "type": "ServiceTimeoutError",
+                    "place": "images.py:resize",
+                    "attempts": 31,
+                    "last_seen": "2026-11-16T10:01:00Z",
                     "example": "019a8b41-7d20-7f0a-9b1c-2f6f0a3f1f52",
                 }
             ]
