@@ -48,7 +48,30 @@ def _several(value: Any) -> list[Any]:
 
 
 class Missing(Exception):
-    """Nothing of this name exists, or this viewer may not see it: the response is the same."""
+    """Nothing of this name exists, or this viewer may not see it: the response is the same.
+
+    Its text is a kind and a name, as in ``queue mail``.
+    """
+
+    @property
+    def shown(self) -> Shown:
+        """The page that says so, and where to go on."""
+        kind, _, name = str(self).partition(" ")
+        why, path, way = _REMEDIES.get(kind, ("The address may be mistyped, or from another version.", "/", "Overview"))
+        data = {"kind": kind, "name": name, "why": why, "path": path, "way": way}
+        return Shown("nothing.html", f"No such {kind}", data, 404, every=0)
+
+
+_REMEDIES = {
+    "job": ("Ended jobs are kept for a while and then pruned.", "/jobs", "All jobs"),
+    "queue": ("A queue is there as soon as a job is submitted to it, or the code names it.", "/queues", "All queues"),
+    "task": ("A worker records its tasks when it starts; none has recorded this one.", "/tasks", "All tasks"),
+    "worker": ("It has stopped, or it died and its jobs went to others.", "/workers", "All workers"),
+    "batch": ("A batch is pruned with its last job.", "/batches", "All batches"),
+    "schedule": ("It was deleted, or nobody has made it yet.", "/schedules", "All schedules"),
+    "webhook": ("It was deleted, or no submit has named it for a long time.", "/webhooks", "All webhooks"),
+}
+"""By kind: why it may be missing, and the page that has the others."""
 
 
 class Foreign(Exception):
@@ -91,6 +114,12 @@ class PageRequest:
             return ZoneInfo(unquote(self.request.cookies.get("headrace_zone", "UTC")))
         except (ValueError, OSError, KeyError):
             return UTC
+
+    @property
+    def theme(self) -> str | None:
+        """The theme that the viewer chose; None: that of their system."""
+        chosen = self.request.cookies.get("headrace_theme")
+        return chosen if chosen in ("light", "dark") else None
 
     def link(self, path: str, /, **query: Any) -> str:
         """Return an address on this dashboard."""

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from headrace.dashboard.page import PageView
 from headrace.dashboard.pages import (
+    audit,
     batches,
     dead_letters,
     job,
     jobs,
+    keys,
     limits,
     overview,
     queues,
     schedules,
     search,
     tasks,
+    webhooks,
     workers,
 )
 
@@ -33,6 +36,9 @@ VIEWS: tuple[PageView, ...] = (
     *schedules.VIEWS,
     *batches.VIEWS,
     *workers.VIEWS,
+    *webhooks.VIEWS,
+    *keys.VIEWS,
+    *audit.VIEWS,
     *search.VIEWS,
 )
 """Every page."""
