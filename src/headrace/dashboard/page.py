@@ -16,6 +16,7 @@ from headrace.client.api.filters import Filters
 from headrace.core.auth.api_keys import Scope
 from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job
+from headrace.core.stats.depth import depth_series
 from headrace.core.stats.rollup import Step
 from headrace.dashboard.access import Viewer
 from headrace.dashboard.chart_data import Span
@@ -148,6 +149,12 @@ class PageRequest:
     async def hour(self) -> Span:
         """Return what was finished in the last hour, by minutes."""
         return await self.shared("hour", lambda: self.dashboard.past.span(3600.0, Step.MINUTE), 5.0)
+
+    async def depths(self) -> tuple[list[datetime], dict[str, dict[datetime, float]]]:
+        """Return the minutes of the last hour in which the depths of queues were noted, and by queue the depth then."""
+        rows = await self.shared("depths", self.app.stats.depths, 5.0)
+        notes, found = depth_series(rows, Step.MINUTE)
+        return sorted(notes), found
 
     async def past(self, seconds: float, step: Step) -> Span | None:
         """Return what was finished in so many seconds, by hours or days; None: it is still being summed."""

@@ -94,7 +94,9 @@ class Renderer:
     def page(self, ask: PageRequest, shown: Shown, section: str | None, token: str, leaves: bool) -> bytes:
         """Return a whole page, or for an open one, its changing part."""
         now = None if ask.live else ask.now
-        menu = [one for one in MENU if one[3] or (ask.viewer.customer is None and (one[0] != "keys" or ask.may("admin")))]
+        menu = [one for one in MENU if one[3] or ask.viewer.customer is None]
+        if not ask.may("admin"):
+            menu = [one for one in menu if one[0] != "keys"]
         data = {
             "ask": ask,
             "viewer": ask.viewer,
