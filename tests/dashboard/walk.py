@@ -36,6 +36,8 @@ OPENED = {
     "shortcuts": ("overview", "key", "?"),
 }
 """What opens on a page: where, and what opens it."""
+UNPICTURED = ("webhooks", "webhook", "keys", "audit", "shortcuts")
+"""Stops that the guide has no pictures of."""
 SHOWN = (*PAGES, *OPENED, LOGIN)
 """All stops, by the names of their pictures."""
 
@@ -155,7 +157,7 @@ async def opened_at(page: Page, name: str) -> None:
     _, kind, what = OPENED[name]
     if kind == "key":
         await page.keyboard.press(what)
-        await page.locator("#found li").first.wait_for()
+        await page.locator("#keys-dialog h2" if name == "shortcuts" else "#found li").first.wait_for()
     elif kind == "checkbox":
         await page.get_by_role("checkbox", name=what).check()
         await page.locator("#choice").wait_for()

@@ -405,7 +405,8 @@ function typed(form) {
     } catch (error) {
       preview(form, error.data);
       const field = fieldOf(form, error.field);
-      const comes = field && !field.value && !touched.has(field) && !field.name.startsWith("payload.");
+      const begun = $$("[name]", form).some((one) => touched.has(one));
+      const comes = !begun || field && !field.value && !touched.has(field) && !field.name.startsWith("payload.");
       wrong(form, comes ? null : error);
     }
   }, 350);
