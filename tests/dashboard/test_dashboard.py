@@ -141,7 +141,7 @@ async def test_every_page_is_below_its_mount_and_carries_its_headers(app: App) -
 async def test_files_are_kept_by_browsers_under_a_name_that_changes_with_them(app: App) -> None:
     async with mounted(app) as client:
         page = (await client.get("/")).text
-        [script] = re.findall(r'src="/dashboard(/static/[^"]+\.js)"', page)
+        script, _ = re.findall(r'src="/dashboard(/static/[^"]+\.js)"', page)
         answer = await client.get(script)
         assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
         assert len(answer.content) < 40_000
@@ -423,7 +423,7 @@ async def test_an_open_page_is_told_what_changed_and_that_something_is_gone(app:
         await app.jobs.handle(job.id).retry()
         assert (await client.get(f"/jobs/{job.id}", headers=again)).status_code == 200
         gone = await client.get(f"/jobs/{app.host.new_id()}", headers=live)
-        assert (gone.status_code, "Not found" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)
+        assert (gone.status_code, "No such job" in gone.text, 'data-every="0"' in gone.text) == (200, True, True)
 
 
 async def test_what_changed_of_a_page_is_made_once_for_all_who_may_do_the_same(

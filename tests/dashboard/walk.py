@@ -16,7 +16,7 @@ from headrace import App
 from tests.support.screens.browser import hear
 from tests.support.until import until
 
-__all__ = ["OPENED", "PAGES", "SHOWN", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]
+__all__ = ["OPENED", "PAGES", "SHOWN", "UNPICTURED", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
@@ -24,6 +24,7 @@ SIZES = {"laptop": (1280, 800), "phone": (390, 844)}
 PAGES = (
     *("overview", "jobs", "job", "running", "family", "dead", "queues", "queue", "limits", "limit"),
     *("tasks", "task", "schedules", "schedule", "batches", "batch", "workers", "worker", "find", "log"),
+    *("webhooks", "webhook", "keys", "audit"),
 )
 """Every page that shows something, by the name of its picture."""
 LOGIN = "login"
@@ -32,8 +33,11 @@ OPENED = {
     "form": ("job", "button", "Rerun…"),
     "selection": ("jobs", "checkbox", "Select all jobs on this page"),
     "jump": ("overview", "key", "Control+k"),
+    "shortcuts": ("overview", "key", "?"),
 }
 """What opens on a page: where, and what opens it."""
+UNPICTURED = ("webhooks", "webhook", "keys", "audit", "shortcuts")
+"""Stops that the guide has no pictures of."""
 SHOWN = (*PAGES, *OPENED, LOGIN)
 """All stops, by the names of their pictures."""
 
@@ -61,9 +65,22 @@ async def places_of(app: App) -> dict[str, str]:
         return str((await app.jobs.list(task=task)).items[0].id)
 
     shaky = (await app.jobs.list(task="send_mail", text="shaky")).items[-1]
+    hook = (await app.webhooks.list() or [(await app.webhooks.add("https://shop.example/hooks")).webhook])[0]
     batch = (await app.batches.list()).items[0]
     worker = next(row for row in await app.workers.list() if row.info.pid != 4711)
-    lists = ("jobs", "dead", "queues", "limits", "tasks", "schedules", "batches", "workers")
+    lists = (
+        "jobs",
+        "dead",
+        "queues",
+        "limits",
+        "tasks",
+        "schedules",
+        "batches",
+        "workers",
+        "webhooks",
+        "keys",
+        "audit",
+    )
     return {
         **{name: f"/{name}" for name in lists},
         "overview": "/",
@@ -77,6 +94,7 @@ async def places_of(app: App) -> dict[str, str]:
         "log": f"/jobs/{shaky.id}/log",
         "batch": f"/batches/{batch.id}",
         "worker": f"/workers/{worker.info.id}",
+        "webhook": f"/webhooks/{hook.id}",
         "find": "/find?q=ma",
     }
 
@@ -139,7 +157,7 @@ async def opened_at(page: Page, name: str) -> None:
     _, kind, what = OPENED[name]
     if kind == "key":
         await page.keyboard.press(what)
-        await page.locator("#found li").first.wait_for()
+        await page.locator("#keys-dialog h2" if name == "shortcuts" else "#found li").first.wait_for()
     elif kind == "checkbox":
         await page.get_by_role("checkbox", name=what).check()
         await page.locator("#choice").wait_for()

@@ -55,7 +55,7 @@ class Dashboard:
         self.past = Past(app)
         self.renderer = Renderer()
         self._tokens: Tokens | None = None
-        self._asgi = Starlette(routes=self.routes(), exception_handlers={HTTPException: _nothing_here})
+        self._asgi = Starlette(routes=self.routes(), exception_handlers={HTTPException: self.nothing_here})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -112,7 +112,7 @@ class Dashboard:
         try:
             return await view.show(ask)
         except Missing as missing:
-            return Shown("nothing.html", "Not found", {"what": str(missing)}, 404, every=0)
+            return missing.shown
         except Foreign as foreign:
             return _refused(str(foreign))
         except Unreadable as error:
@@ -143,6 +143,14 @@ class Dashboard:
         body = self.renderer.page(ask, shown, section, token, self.gate.leaves(ask.viewer))
         return body, f'"{sha256(body).hexdigest()[:24]}"'
 
+    async def nothing_here(self, request: Request, error: Exception) -> Response:
+        """Return the response to an address without a page: a page for people, and a line for programs."""
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        if status == 404 and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return await self._endpoint(PageView("", "nothing", _no_page, ""))(request)
+        text = "There is no such page.\n" if status == 404 else "This is not possible here.\n"
+        return secured(Response(text, status, media_type="text/plain"))
+
     def _failed(self, request: Request, error: HeadraceError) -> Response:
         """Return the response where no page can be made: a missing store is no fault of the viewer."""
         text = "The store does not answer. This page tries again by itself."
@@ -169,7 +177,5 @@ def _refused(why: str) -> Shown:
     return Shown("refused.html", "Not allowed", {"why": why}, 403, every=0)
 
 
-async def _nothing_here(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    text = "There is no such page.\n" if status == 404 else "This is not possible here.\n"
-    return secured(Response(text, status, media_type="text/plain"))
+async def _no_page(ask: PageRequest) -> Shown:
+    raise Missing("page")

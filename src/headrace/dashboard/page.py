@@ -16,6 +16,7 @@ from headrace.client.api.filters import Filters
 from headrace.core.auth.api_keys import Scope
 from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job
+from headrace.core.stats.depth import depth_series
 from headrace.core.stats.rollup import Step
 from headrace.dashboard.access import Viewer
 from headrace.dashboard.chart_data import Span
@@ -48,7 +49,30 @@ def _several(value: Any) -> list[Any]:
 
 
 class Missing(Exception):
-    """Nothing of this name exists, or this viewer may not see it: the response is the same."""
+    """Nothing of this name exists, or this viewer may not see it: the response is the same.
+
+    Its text is a kind and a name, as in ``queue mail``.
+    """
+
+    @property
+    def shown(self) -> Shown:
+        """The page that says so, and where to go on."""
+        kind, _, name = str(self).partition(" ")
+        why, path, way = _REMEDIES.get(kind, ("The address may be mistyped, or from another version.", "/", "Overview"))
+        data = {"kind": kind, "name": name, "why": why, "path": path, "way": way}
+        return Shown("nothing.html", f"No such {kind}", data, 404, every=0)
+
+
+_REMEDIES = {
+    "job": ("Ended jobs are kept for a while and then pruned.", "/jobs", "All jobs"),
+    "queue": ("A queue is there as soon as a job is submitted to it, or the code names it.", "/queues", "All queues"),
+    "task": ("A worker records its tasks when it starts; none has recorded this one.", "/tasks", "All tasks"),
+    "worker": ("It has stopped, or it died and its jobs went to others.", "/workers", "All workers"),
+    "batch": ("A batch is pruned with its last job.", "/batches", "All batches"),
+    "schedule": ("It was deleted, or nobody has made it yet.", "/schedules", "All schedules"),
+    "webhook": ("It was deleted, or no submit has named it for a long time.", "/webhooks", "All webhooks"),
+}
+"""By kind: why it may be missing, and the page that has the others."""
 
 
 class Foreign(Exception):
@@ -92,6 +116,12 @@ class PageRequest:
         except (ValueError, OSError, KeyError):
             return UTC
 
+    @property
+    def theme(self) -> str | None:
+        """The theme that the viewer chose; None: that of their system."""
+        chosen = self.request.cookies.get("headrace_theme")
+        return chosen if chosen in ("light", "dark") else None
+
     def link(self, path: str, /, **query: Any) -> str:
         """Return an address on this dashboard."""
         return address(self.base, path, **query)
@@ -119,6 +149,12 @@ class PageRequest:
     async def hour(self) -> Span:
         """Return what was finished in the last hour, by minutes."""
         return await self.shared("hour", lambda: self.dashboard.past.span(3600.0, Step.MINUTE), 5.0)
+
+    async def depths(self) -> tuple[list[datetime], dict[str, dict[datetime, float]]]:
+        """Return the minutes of the last hour in which the depths of queues were noted, and by queue the depth then."""
+        rows = await self.shared("depths", self.app.stats.depths, 5.0)
+        notes, found = depth_series(rows, Step.MINUTE)
+        return sorted(notes), found
 
     async def past(self, seconds: float, step: Step) -> Span | None:
         """Return what was finished in so many seconds, by hours or days; None: it is still being summed."""

@@ -31,6 +31,9 @@ MENU = (
     ("schedules", "Schedules", "/schedules", False),
     ("batches", "Batches", "/batches", True),
     ("workers", "Workers", "/workers", False),
+    ("webhooks", "Webhooks", "/webhooks", False),
+    ("keys", "Keys", "/keys", False),
+    ("audit", "Audit", "/audit", False),
 )
 """Name, title, path, and whether a viewer limited to one customer sees it."""
 
@@ -92,6 +95,8 @@ class Renderer:
         """Return a whole page, or for an open one, its changing part."""
         now = None if ask.live else ask.now
         menu = [one for one in MENU if one[3] or ask.viewer.customer is None]
+        if not ask.may("admin"):
+            menu = [one for one in menu if one[0] != "keys"]
         data = {
             "ask": ask,
             "viewer": ask.viewer,
@@ -105,6 +110,7 @@ class Renderer:
             "title": shown.title,
             "every": shown.every,
             "token": token,
+            "theme": ask.theme,
             "leaves": leaves,
             "version": static_files.version(),
             "frame": "live.html" if ask.live else "frame.html",

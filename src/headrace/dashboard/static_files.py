@@ -1,4 +1,4 @@
-"""The files of the dashboard that are the same for all viewers: one stylesheet, one script, one icon."""
+"""The files of the dashboard that are the same for all viewers: stylesheets, scripts, an icon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from headrace.dashboard.security import secured
 
 __all__ = ["route", "version"]
 
-KINDS = {"dashboard.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
+KINDS = {
+    "dashboard.css": "text/css",
+    "frame.css": "text/css",
+    "dashboard.js": "text/javascript",
+    "frame.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 FOR_EVER = "public, max-age=31536000, immutable"
 

@@ -68,7 +68,7 @@ class Hub:
         self._asgi = Starlette(
             routes=found,
             lifespan=lambda _: self.open(),
-            exception_handlers={HTTPException: _unknown},
+            exception_handlers={HTTPException: self._unknown},
         )
         self._direct = Direct(found, self._asgi)
 
@@ -105,8 +105,10 @@ class Hub:
                 self.vitals.loops["webhooks"] = lambda: deliveries.alive
             yield
 
-
-async def _unknown(request: Request, error: Exception) -> Response:
-    """Reply to an unknown path."""
-    detail = f"{request.url.path}: {request.scope.get('root_path', '')}/docs lists all"
-    return secured(problem_response(Problem(404, "no-such-path", "There is no such path", detail)))
+    async def _unknown(self, request: Request, error: Exception) -> Response:
+        """Reply to an unknown path: with a page of the dashboard to a browser that wants one."""
+        root = request.scope.get("root_path", "")
+        if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(f"{root}/api/"):
+            return await self.front.dashboard.nothing_here(request, error)
+        detail = f"{request.url.path}: {root}/docs lists all"
+        return secured(problem_response(Problem(404, "no-such-path", "There is no such path", detail)))

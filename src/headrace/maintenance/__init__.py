@@ -11,6 +11,8 @@ from headrace.core.defaults import Retention
 from headrace.engine import Engine
 from headrace.maintenance.attendance import Attendance
 from headrace.maintenance.continuous import Follower
+from headrace.maintenance.depths import Depths
+from headrace.maintenance.duty import Duty
 from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
 from headrace.maintenance.sweeper import Sweeper
@@ -41,8 +43,11 @@ def services(
     ``worker``: whether the holder is one, so that others can see when it has died.
     """
     sweeper = Sweeper(engine, writer, host, holder, ended=ended, sums=sums)
-    others = [Pruner(engine, writer, host, holder, retention), Planner(engine, writer, host, holder, retention)]
+    means = engine, writer, host, holder
+    others: list[Duty] = [Pruner(*means, retention), Planner(*means, retention)]
     sweeper.siblings = others
+    if sums is not None:
+        others.append(Depths(*means, sums))
     if not worker:
         for duty in (sweeper, *others):
             duty.briefly()

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from headrace.core.attempt import Attempt
 from headrace.core.job import Job
+from headrace.core.stats.depth import MAX_DEPTH_QUEUES, depth_rows
 from headrace.core.stats.errors import add_error
 from headrace.core.stats.histogram import BOUNDS
 from headrace.core.stats.rollup import OTHER, SLOTS, Rollup, Step, Totals, begin_of, merged
@@ -30,6 +31,8 @@ MAX_PAIRS = 200
 
 MAX_GATHERED_JOBS = 100
 """How many completed jobs are kept before they are added up: adding one by one would take longer."""
+_MAX_DEPTH_ROWS = 10 * (MAX_DEPTH_QUEUES + 1)
+"""Of ten notes, if the store takes no beat for so long."""
 MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
 """Of what did not complete: how long it waited and ran is of interest."""
 _WRONG = frozenset({Status.RETRYING, Status.FAILED})
@@ -110,6 +113,8 @@ class FinishTotals:
         """Seconds of slots, and of those at work, that are not handed in yet."""
         self._slots_since: datetime | None = None
         self._slots_at = _NEVER
+        self._deep: tuple[Rollup, ...] = ()
+        """The depths of queues that are not handed in yet."""
         self._ever: LifetimeTotals | None = None
         """All that was ever counted, where metrics need that."""
 
@@ -224,6 +229,11 @@ class FinishTotals:
             self._slots, self._busy, self._slots_at = self._slots + slots, self._busy + busy, at
             self._slots_since = self._slots_since or at
 
+    def deep(self, depths: Mapping[str, int], at: datetime) -> None:
+        """Note how deep these queues are now."""
+        with self._lock:
+            self._deep = (*self._deep, *depth_rows(depths, at))[-_MAX_DEPTH_ROWS:]
+
     def report(self, worker: UUID) -> tuple[int, tuple[Rollup, ...]]:
         """What this worker is to hand in now, and its number; 0: nothing.
 
@@ -233,7 +243,7 @@ class FinishTotals:
         with self._lock:
             if self._sender is not None and self._sender != worker:
                 self._handed_in = ()
-            if not self._handed_in and (self._minutes or self._slots_are_due):
+            if not self._handed_in and (self._minutes or self._deep or self._slots_are_due):
                 taken, self._minutes = self._minutes, {}
                 if self._ever is not None:
                     for series in taken.values():
@@ -245,7 +255,8 @@ class FinishTotals:
                         for (task, queue), totals in series.items()
                     )
                 )
-                self._handed_in += self._slots_taken()
+                self._handed_in += self._slots_taken() + self._deep
+                self._deep = ()
                 self._number, self._tries = self._rising(self._number), 0
             if not self._handed_in:
                 return 0, ()

@@ -283,7 +283,7 @@ async def test_doctor_says_when_jobs_are_in_quarantine() -> None:
     sums = Sums()
     async with sums.app:
         for losses in (1, 2):
-            job = replace(submitted(retry=Retry(3)), suspect=losses, charged=losses)
+            job = replace(submitted(retry=Retry(3)), id=UUID(int=losses), suspect=losses, charged=losses)
             await sums.app.session.engine.jobs.insert([job], sums.app.host.clock.now())
         found = [check for check in await sums.app.store.doctor() if check.name == "quarantine"]
     assert [(check.level, check.message.split(":")[0]) for check in found] == [("warn", "1 job in quarantine")]

@@ -22,7 +22,7 @@ from headrace.core.stats.alerts.workers import (
     unserved_tasks,
     worker_alerts,
 )
-from headrace.core.stats.rollup import SLOTS
+from headrace.core.stats.rollup import DEPTH, SLOTS
 from headrace.core.status import LIVE
 from headrace.runtime.writes.webhooks import SUBSCRIPTIONS, read_webhooks
 
@@ -43,7 +43,7 @@ async def alerts(session: Session, rows: Sequence[WorkerRow] | None = None) -> l
     loads = await engine.records.load(now)
     counts = await engine.records.count(now, history=False)
     since, until = now - 2 * FAILURE_SPAN, now + timedelta(minutes=1)  # a worker's clock may be ahead of this one
-    finished = [row for row in await engine.rollups.read(since, until) if row.task != SLOTS]
+    finished = [row for row in await engine.rollups.read(since, until) if row.task not in (SLOTS, DEPTH)]
     held = (await engine.records.usage()).held
     suspects = await engine.records.find(Filter(status=LIVE, suspect=True), now, _MAX_COUNTED_SUSPECTS)
     queued = {load.task for load in loads.loads if load.queued}

@@ -28,7 +28,7 @@ from headrace.core.stats.errors import RecentError, errors_of
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.metrics import Metrics
 from headrace.core.stats.own_tasks import is_own
-from headrace.core.stats.rollup import SLOTS, Rollup, Step
+from headrace.core.stats.rollup import DEPTH, SLOTS, Rollup, Step
 from headrace.core.status import Status
 from headrace.core.times import Seconds
 from headrace.errors import ConfigError, shown
@@ -260,7 +260,14 @@ class StatsApi(Noun):
         several rows of the same minute."""
         now = self._host.clock.now()
         rows = await self._engine.rollups.read(_moment(since, now, "since", 0.0), _moment(until, now, "until", 0.0))
-        return [row for row in rows if row.task != SLOTS]
+        return [row for row in rows if row.task not in (SLOTS, DEPTH)]
+
+    async def depths(self, since: Moment = _HOUR_SECONDS, until: Moment = 0.0) -> list[Rollup]:
+        """The rows that say how deep each queue was, as workers noted it each minute; one without a queue counts the
+        notes. ``core.stats.depth.depth_series`` makes a chart of them."""
+        now = self._host.clock.now()
+        begin, end = _moment(since, now, "since", _HOUR_SECONDS), _moment(until, now, "until", 0.0)
+        return await self._engine.rollups.read(begin, end, DEPTH)
 
     async def alerts(self) -> list[Alert]:
         """What is wrong now, failures first, each with a remedy: workers that are silent, jobs that nobody runs, queues

@@ -272,7 +272,7 @@ class WebhooksApi(Noun):
         for _ in range(_MAX_TRIES):
             setting, webhook = await _find(self._engine, id)
             new = change(webhook)
-            if new == webhook or await self._put(setting.key, new, setting.rev, act):
+            if (new == webhook and act is None) or await self._put(setting.key, new, setting.rev, act):
                 return new
         raise _contended(id)
 

@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.codec.record import Record
 from headrace.core.stats.histogram import Quantiles
 from headrace.core.stats.own_tasks import is_own
-from headrace.core.stats.rollup import COUNTS, SLOTS, STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
+from headrace.core.stats.rollup import COUNTS, DEPTH, SLOTS, STEP_RETENTION, Rollup, Step, Totals, begin_of, concerns
 
 __all__ = ["By", "Charts", "Point", "Series", "charts_of", "step_for"]
 
@@ -101,7 +101,7 @@ def charts_of(
     series: dict[tuple[str, str], dict[tuple[datetime, int], Totals]] = {}
     places: dict[tuple[datetime, Step], tuple[datetime, int] | None] = {}
     for row in rows:
-        if row.task == SLOTS or (not own and is_own(row.task)):
+        if row.task in (SLOTS, DEPTH) or (not own and is_own(row.task)):
             continue
         if (row.at, row.step) not in places:  # a moment has a row of every task
             wide = max(row.step, step, key=lambda one: one.seconds)

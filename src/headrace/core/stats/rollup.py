@@ -20,6 +20,7 @@ from headrace.core.stats.own_tasks import is_own
 
 __all__ = [
     "COUNTS",
+    "DEPTH",
     "OTHER",
     "SLOTS",
     "STEP_RETENTION",
@@ -59,6 +60,10 @@ OTHER = "(other)"
 SLOTS = "headrace.slots"
 """The task of a row that says how busy the slots of workers were, and counts no attempts; it has no queue."""
 
+DEPTH = "headrace.depth"
+"""The task of a row that says how many jobs a queue had queued, and counts no attempts; without a queue, it counts how
+often that was noted."""
+
 
 class Totals(msgspec.Struct, array_like=True):
     """Attempts by their outcome, and how long they waited and ran; sums that may still grow."""
@@ -92,6 +97,10 @@ class Totals(msgspec.Struct, array_like=True):
     """Of ``SLOTS``: seconds of those in which a slot was at work."""
     errors: dict[str, ErrorSum] = {}
     """By fingerprint, the commonest errors of the attempts that failed, timed out or were lost."""
+    notes: int = 0
+    """Of ``DEPTH``: how often the depths of queues were noted."""
+    depth: float = 0.0
+    """Of ``DEPTH``: the sum of the depths that were noted."""
 
     @property
     def attempts(self) -> int:
@@ -122,6 +131,8 @@ class Totals(msgspec.Struct, array_like=True):
         self.busy += other.busy
         if other.errors:
             self.errors = commonest(self.errors, other.errors)
+        self.notes += other.notes
+        self.depth += other.depth
 
     def tally(self, other: Totals) -> None:
         """Add its counts, and not its durations."""

@@ -53,6 +53,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a dry run: how many jobs it would be tried on."""
     filter: dict[str, Any] | None = None
     """Of a dry run: the filter that it counted, to be sent back, so that the action concerns no other jobs."""
+    secret: str | None = None
+    """What is shown this once, and cannot be read later."""
     data: Any = None
 
 
@@ -84,6 +86,8 @@ _KINDS: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownSchedule, 404),
     (errors.UnknownSetting, 404),
     (errors.UnknownWorker, 404),
+    (errors.UnknownWebhook, 404),
+    (errors.UnknownKey, 404),
     (errors.Overloaded, 503),
     (errors.Unavailable, 503),
     (errors.ConfigError, 400),

@@ -117,10 +117,13 @@ def stacked(
 
 
 def lines(
-    charts: Charts, parts: Sequence[tuple[str, str, Callable[[datetime], float | None]]], shown: Callable[[float], str]
+    charts: Charts,
+    parts: Sequence[tuple[str, str, Callable[[datetime], float | None]]],
+    shown: Callable[[float], str],
+    given: Sequence[datetime] | None = None,
 ) -> Drawing:
-    """Return a line for each part, with gaps where there is no data."""
-    moments = _moments(charts)
+    """Return a line for each part, with gaps where there is no data; ``given``: moments other than those of series."""
+    moments = _moments(charts) if given is None else [one for one in given if charts.since <= one < charts.until]
     known = [amount for moment in moments for _, _, part in parts if (amount := part(moment)) is not None]
     scale, step = _Scale(charts.since, charts.until, _nice(max(known, default=0.0))), charts.step.seconds
     drawn, rows, middle = list[Line](), list[Row](), timedelta(seconds=step / 2)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from headrace.dashboard.page import PageView
 from headrace.dashboard.pages import (
+    audit,
     batches,
     dead_letters,
     errors,
     job,
     jobs,
+    keys,
     limits,
     overview,
     queues,
     schedules,
     search,
     tasks,
+    webhooks,
     workers,
 )
 
@@ -35,6 +38,9 @@ VIEWS: tuple[PageView, ...] = (
     *schedules.VIEWS,
     *batches.VIEWS,
     *workers.VIEWS,
+    *webhooks.VIEWS,
+    *keys.VIEWS,
+    *audit.VIEWS,
     *search.VIEWS,
 )
 """Every page."""

@@ -13,6 +13,7 @@ from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.status import HELD, Status
 from headrace.dashboard.drawings import charts as charting
+from headrace.dashboard.drawings.depth import small_depth
 from headrace.dashboard.format import count
 from headrace.dashboard.page import Missing, PageRequest, PageView, Shown, audit_of
 
@@ -32,7 +33,10 @@ async def queues(ask: PageRequest) -> Shown:
     usage = await ask.shared("usage", ask.app.limits.usage)
     charts = (await ask.hour()).charts("queue")
     hour = {series.queue: series.total for series in charts.series}
-    return Shown("queues.html", "Queues", {"page": page, "cursor": cursor, "held": usage.queues, "hour": hour})
+    moments, depths = await ask.depths()
+    drawn = {one.name: small_depth(moments, depths.get(one.name, {})) for one in page.items}
+    data = {"page": page, "cursor": cursor, "held": usage.queues, "hour": hour, "depths": drawn}
+    return Shown("queues.html", "Queues", data)
 
 
 async def queue(ask: PageRequest) -> Shown:
@@ -60,10 +64,24 @@ async def queue(ask: PageRequest) -> Shown:
         "holders": holders.items,
         "line": line.items,
         "drawing": charting.stacked(charts, charting.by_outcome(charts), count),
+        "depth": await _depth(ask, name),
         "audit": await audit_of(ask, f"queue:{name}"),
         "rates": sorted(await ask.shared("rates", app.rates.list)),
     }
     return Shown("queue.html", f"Queue {name}", data)
+
+
+async def _depth(ask: PageRequest, queue: str) -> charting.Drawing | None:
+    """Draw how deep the queue was in each minute of the last hour; None: it was not noted."""
+    moments, depths = await ask.depths()
+    noted, depth = frozenset(moments), depths.get(queue, {})
+    charts = (await ask.hour()).charts()
+
+    def amount(moment: datetime) -> float | None:
+        return depth.get(moment, 0.0) if moment in noted else None
+
+    drawing = charting.lines(charts, [("depth-line", "jobs queued", amount)], lambda one: count(round(one)), moments)
+    return None if drawing.empty else drawing
 
 
 @dataclass(frozen=True)

@@ -265,6 +265,7 @@ async function lines(answer, progress) {
 async function perform(body) {
   try {
     const said = await act(body, tell);
+    if (said.secret) await reveal(said);
     tell(said.told);
     if (said.go) location.assign(said.go);
     else await refresh();
@@ -289,6 +290,13 @@ function ask(title, content, word, danger = false) {
     dialog.showModal();
     ($("input, textarea", form) ?? $("button[value=yes]", form)).focus();
   });
+}
+
+// What is shown this once: it stays until somebody closes it.
+function reveal(said) {
+  const secret = make("code", { id: "secret", class: "secret", tabindex: "0" }, said.secret);
+  const copy = make("button", { type: "button", class: "small", "data-copy": "secret" }, "Copy");
+  return ask(said.told, [make("p", {}, "Keep it now: it is not shown again."), secret, copy], "I have it");
 }
 
 const WORDS = { cancel: "Cancel", retry: "Retry", rerun: "Rerun", discard: "Discard", postpone: "Postpone", run_now: "Run now" };
@@ -317,6 +325,7 @@ function valueOf(field) {
   switch (field.dataset.type) {
     case "number": return text === "" ? undefined : Number(text);
     case "bool": return field.checked;
+    case "each": return field.checked ? text : undefined;
     case "list": return text.split(",").map((one) => one.trim()).filter(Boolean);
     case "text": return text;
     case "json":
@@ -337,6 +346,7 @@ function collect(form) {
     if (value === undefined) continue;
     const [first, ...rest] = field.name.split(".");
     if (rest.length) (body[first] ??= {})[rest.join(".")] = value;
+    else if (field.dataset.type === "each") (body[first] ??= []).push(value);
     else body[first] = value;
   }
   return body;
@@ -366,6 +376,10 @@ async function send(form) {
     const body = { act: form.dataset.act, ...collect(form) };
     const said = await act(body, tell);
     wrong(form);
+    if (said.secret) {
+      form.reset();
+      await reveal(said);
+    }
     tell(said.told);
     if (said.go) location.assign(said.go);
     else await refresh();
@@ -391,7 +405,8 @@ function typed(form) {
     } catch (error) {
       preview(form, error.data);
       const field = fieldOf(form, error.field);
-      const comes = field && !field.value && !touched.has(field) && !field.name.startsWith("payload.");
+      const begun = $$("[name]", form).some((one) => touched.has(one));
+      const comes = !begun || field && !field.value && !touched.has(field) && !field.name.startsWith("payload.");
       wrong(form, comes ? null : error);
     }
   }, 350);
