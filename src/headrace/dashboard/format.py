@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup, escape
 
-__all__ = ["age", "at", "count", "exact", "length", "percent", "short", "size", "timed"]
+__all__ = ["age", "at", "count", "exact", "iso", "length", "percent", "short", "size", "timed"]
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d")
 """As ``headrace.core.times.moment`` writes them."""
@@ -52,7 +52,8 @@ def exact(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", " UTC")
 
 
-def _iso(moment: datetime) -> str:
+def iso(moment: datetime) -> str:
+    """Return a moment for programs."""
     return moment.astimezone(UTC).isoformat("T", "milliseconds").replace("+00:00", "Z")
 
 
@@ -63,7 +64,7 @@ def at(moment: datetime | None, *, day: bool = False) -> Markup:
     shown = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     kind = "day" if day else "at"
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
-        _iso(moment), kind, exact(moment), shown
+        iso(moment), kind, exact(moment), shown
     )
 
 
@@ -96,7 +97,7 @@ def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> 
     else:
         text = _whole(now - moment) + (" ago" if ago else "")
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
-        _iso(moment), "ago" if ago else "age", exact(moment), text
+        iso(moment), "ago" if ago else "age", exact(moment), text
     )
 
 

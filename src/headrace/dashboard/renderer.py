@@ -65,6 +65,7 @@ def _environment() -> jinja2.Environment:
     made.filters |= {
         "count": format.count,
         "band": band_of,
+        "iso": format.iso,
         "length_of": format.length,
         "percent": format.percent,
         "short": format.short,
@@ -107,6 +108,7 @@ class Renderer:
             "token": token,
             "leaves": leaves,
             "version": static_files.version(),
+            "unwritable": ask.dashboard.watch.unwritable_since,
             "frame": "live.html" if ask.live else "frame.html",
         }
         return _sent(self._templates.get_template(shown.template).render(data | dict(shown.data)))
