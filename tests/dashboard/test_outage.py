@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,28 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield made
     finally:
         made.stop()
+
+
+LOCK = """
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1], isolation_level=None) as other:
+    other.execute("BEGIN EXCLUSIVE")
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+"""Another program: what one process locks by two libraries of SQLite, the kernel takes for one lock."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program has locked the file while the block lasts."""
+    command = [sys.executable, "-c", LOCK, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        yield
+        other.stdin.close()
+        other.wait()
 
 
 @contextmanager
@@ -118,8 +141,7 @@ async def test_a_locked_file_is_told_of_while_it_is_locked_and_figures_stay_curr
         async with looking(shop, "/jobs", viewport={"width": 390, "height": 844}) as page:
             banner = page.locator("#away")
             await expect(page.locator("tr.scheduled")).to_be_visible()
-            with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
-                other.execute("BEGIN EXCLUSIVE")
+            with locked(tmp_path / "jobs.db"):
                 await expect(banner).to_contain_text("The store has taken no writes since")
                 await expect(banner).to_contain_text("What is shown is current")
                 ages = await page.evaluate(AGES)
