@@ -1,4 +1,5 @@
-"""A store or a hub that goes away under an open page, and comes back: a person sees since when, and of when figures are.
+"""A store or a hub that goes away under an open page, and comes back: a person sees since when, and how old
+figures are.
 
 Real servers are killed, frozen and started, and a real file is locked, under a real browser.
 """
@@ -17,13 +18,12 @@ import pytest
 from playwright.async_api import Browser, Page, Request, expect
 
 from headrace import App
-from headrace.dashboard import Dashboard, Viewer
 from headrace.dashboard.outage import PROBE_CACHE_SECONDS, StoreWatch
 from headrace.errors import Unavailable
 from headrace.hub import Hub, HubOptions
 from headrace.hub.server.server import HubServer, listen
 from tests.dashboard.looks import axe_faults, sticking_out
-from tests.dashboard.shop import Shop, looking, opened
+from tests.dashboard.shop import looking, opened
 from tests.support.servers.postgres import Server
 from tests.support.until import until
 
@@ -35,8 +35,8 @@ pytestmark = [
 
 AGES = """() => [...document.querySelectorAll('main time[data-as="age"], main time[data-as="ago"]')]
   .map((one) => one.textContent)"""
-OLD = "() => parseInt(document.querySelector('#away small').textContent) >= 4"
-"""Whether the outage that the page tells of is 4 seconds old."""
+OLD = """(seconds) => Date.now() - Date.parse(document.querySelector('#away small time').dateTime) >= seconds * 1000"""
+"""Whether the outage that the page reports is so many seconds old."""
 
 
 @pytest.fixture
@@ -63,7 +63,8 @@ def locked(path: Path) -> Iterator[None]:
     """Another program has locked the file while the block lasts."""
     command = [sys.executable, "-c", LOCK, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdin is not None and other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
         yield
         other.stdin.close()
@@ -103,7 +104,7 @@ async def test_a_store_that_does_not_answer_is_told_of_until_it_does(
                 await expect(banner).to_contain_text(re.compile(r"The figures are of \d\d:\d\d:\d\d, and ages stand"))
                 ages = await page.evaluate(AGES)
                 assert ages
-                await page.wait_for_function(OLD)
+                await page.wait_for_function(OLD, arg=4)
                 assert await page.evaluate(AGES) == ages, "ages tick beside figures that are old"
                 assert await axe_faults(page) == []
             finally:
@@ -147,6 +148,7 @@ async def test_a_locked_file_is_told_of_while_it_is_locked_and_figures_stay_curr
                 ages = await page.evaluate(AGES)
                 await until(lambda: _ticks(page, ages))
                 assert await sticking_out(page) == []
+                await page.wait_for_function(OLD, arg=30, timeout=60_000)
                 await page.reload()
                 await expect(banner).to_contain_text("The store has taken no writes since")
             with asked(page) as times:

@@ -63,6 +63,7 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters |= {
+        "arguments": format.arguments,
         "count": format.count,
         "band": band_of,
         "iso": format.iso,

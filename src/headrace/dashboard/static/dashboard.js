@@ -92,7 +92,13 @@ function morph(old, fresh) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
-  if (old.hasAttribute("data-keep")) return;
+  if (old.hasAttribute("data-keep")) {
+    // What a person edits stays; figures in it are current.
+    for (const part of $$("[data-figure]", old)) {
+      part.textContent = $(`[data-figure="${part.dataset.figure}"]`, fresh)?.textContent ?? part.textContent;
+    }
+    return;
+  }
   for (const { name, value } of fresh.attributes) {
     const stays = KEPT.has(name) && !["PROGRESS", "METER", "LI", "OPTION"].includes(old.tagName);
     if (!stays && old.getAttribute(name) !== value) old.setAttribute(name, value);
