@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -12,6 +13,7 @@ from playwright.async_api import Browser, expect
 from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
 from headrace.dashboard.format import arguments
 from headrace.dashboard.pages.jobs import MAX_COUNTED_JOBS
+from headrace.engine import Beat, WorkerInfo
 from tests.dashboard.looks import axe_faults, sticking_out
 from tests.dashboard.shop import Shop, failed, looking, opened
 
@@ -34,7 +36,6 @@ async def test_a_row_has_its_arguments_and_the_page_the_numbers_of_matches(tmp_p
             await expect(page.locator('[data-figure="failed"]')).to_have_text("1")
             await expect(page.locator('[data-figure="completed"]')).to_have_text("0")
             # Under an open page numbers move, and what a person types stays.
-            await page.locator("summary", has_text="Filters").click()
             await page.get_by_label("Tag", exact=True).fill("half typed")
             await shop.app.tasks["add"].options(delay=7200).submit(9)
             await expect(page.locator('[data-figure="scheduled"]')).to_have_text("4")
@@ -89,12 +90,12 @@ async def test_busy_slots_agree_with_the_jobs_that_run(shop: Shop) -> None:
 
 async def test_throughput_is_of_the_minutes_there_were(tmp_path: Path, browser: Browser) -> None:
     async with opened(f"sqlite:///{tmp_path / 'jobs.db'}", browser) as shop:
-        app = shop.app
-        now = app.host.clock.now()
-        for minutes in range(5):
-            at = begin_of(now - timedelta(minutes=minutes), Step.MINUTE)
-            totals = Totals(completed=120)
-            await app.session.engine.rollups.write([Rollup(Step.MINUTE, at, "add", "default", totals)])
+        engine, now = shop.app.session.engine, shop.app.host.clock.now()
+        info = WorkerInfo(id=uuid4(), host="here", pid=1, started_at=now, concurrency=1)
+        await engine.workers.register(info, now)
+        minutes = [begin_of(now - timedelta(minutes=one), Step.MINUTE) for one in range(5)]
+        rows = tuple(Rollup(Step.MINUTE, at, "add", "default", Totals(completed=120)) for at in minutes)
+        await engine.workers.beat(info.id, Beat(report=1, finished=rows), now)
         async with looking(shop, "/") as page:
             tile = page.locator(".tiles div", has_text="Throughput")
             await expect(tile).to_contain_text(re.compile("600 attempts in [456] min"))
