@@ -30,6 +30,7 @@ from headrace.core.priority import PriorityBand
 from headrace.core.query import Filter, Page
 from headrace.core.status import Verb
 from headrace.core.times import Seconds
+from headrace.core.validation import whole
 from headrace.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -60,10 +61,12 @@ class JobSet:
         session, filter = self._app.session, filter_of(self._filters)
         return await session.engine.records.find(filter, session.host.clock.now(), checked_limit(limit), cursor)
 
-    async def count(self) -> int:
-        """How many there are. It reads all of them."""
+    async def count(self, *, most: int | None = None) -> int:
+        """How many there are. It reads all of them; ``most``: it stops at this number."""
+        if most is not None:
+            whole(most, "most", 1)
         session = self._app.session
-        return await session.engine.records.count_matching(filter_of(self._filters), session.host.clock.now())
+        return await session.engine.records.count_matching(filter_of(self._filters), session.host.clock.now(), most)
 
     async def preview(self, action: Verb | str) -> int:
         """How many jobs this action would be tried on: ``await app.jobs.where(task="resize").preview("retry")``."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.core.stats.charts import By, Charts, charts_of
 from headrace.core.stats.own_tasks import is_own
-from headrace.core.stats.rollup import Rollup, Step, begin_of, merged, parts_of
+from headrace.core.stats.rollup import OTHER, Rollup, Step, begin_of, merged, parts_of
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -54,6 +54,16 @@ class Span:
             rows = (row for row in self._rows if task in (None, row.task) and queue in (None, row.queue))
             found = self._made[name] = charts_of(rows, self._since, self._until, self._step, by, times=times, own=own)
         return found
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """The queues in which jobs of the user's ended."""
+        return frozenset(row.queue for row in self._rows if not is_own(row.task) and row.queue != OTHER)
+
+    @property
+    def began_at(self) -> datetime | None:
+        """When the first of these attempts ended, to the step."""
+        return min((row.at for row in self._rows if not is_own(row.task)), default=None)
 
     def drawn(self, name: Hashable, draw: Callable[[], T]) -> T:
         """Return the drawing of this name, made once."""

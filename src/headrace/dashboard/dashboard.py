@@ -20,6 +20,8 @@ from headrace.dashboard.actions import ACTS
 from headrace.dashboard.actions import endpoint as acting
 from headrace.dashboard.cache import SharedReads
 from headrace.dashboard.chart_data import Past
+from headrace.dashboard.format import exact, iso
+from headrace.dashboard.outage import StoreWatch
 from headrace.dashboard.page import Foreign, Missing, PageRequest, PageView, Shown
 from headrace.dashboard.pages import VIEWS
 from headrace.dashboard.renderer import Renderer
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["Dashboard", "dashboard"]
 
 _log = logging.getLogger("headrace.dashboard")
+
+STORE_HEADER = "X-Headrace-Store"
+"""Tells an open page of an outage: ``away`` or ``unwritable``, and since when."""
 
 
 def dashboard(app: App, *, access: Access) -> Dashboard:
@@ -52,6 +57,7 @@ class Dashboard:
         self.app, self.gate = app, gate
         self.shared = SharedReads(app.host.clock)
         """Reads that all viewers share."""
+        self.watch = StoreWatch(app, self.shared.forget)
         self.past = Past(app)
         self.renderer = Renderer()
         self._tokens: Tokens | None = None
@@ -76,7 +82,10 @@ class Dashboard:
     def _endpoint(self, view: PageView) -> acting.Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
-                return await self._answer(view, request)
+                response = await self.watch.read(lambda: self._answer(view, request))
+                if (since := self.watch.unwritable_since) is not None:
+                    response.headers[STORE_HEADER] = f"unwritable {iso(since)}"
+                return response
             except (NotOpen, Unavailable) as error:
                 return self._failed(request, error)
             except ConfigError:
@@ -153,12 +162,19 @@ class Dashboard:
 
     def _failed(self, request: Request, error: HeadraceError) -> Response:
         """Return the response where no page can be made: a missing store is no fault of the viewer."""
-        text = "The store does not answer. This page tries again by itself."
+        since = self.watch.away_since
         if isinstance(error, NotOpen):
             text = "This dashboard's App is not open. Give the web application lifespan=jobs.lifespan()."
-        _log.warning("%s cannot be shown: %s", request.url.path, error)
+        elif since is not None:
+            text = f"It has not answered since {exact(since)}. This page tries again by itself."
+        else:
+            text = "It refused this for now. This page tries again by itself."
+        if since is None:  # an outage is logged once
+            _log.warning("%s cannot be shown: %s", request.url.path, error)
         response = self._plain(request, 503, "The store cannot be read", text)
         response.headers["Retry-After"] = "2"
+        if since is not None:
+            response.headers[STORE_HEADER] = f"away {iso(since)}"
         return response
 
     def _plain(self, request: Request, status: int, title: str, text: str) -> Response:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 from markupsafe import Markup, escape
 
-__all__ = ["age", "at", "count", "exact", "length", "percent", "short", "size", "timed"]
+__all__ = ["age", "arguments", "at", "count", "exact", "iso", "length", "percent", "short", "size", "timed"]
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d")
 """As ``headrace.core.times.moment`` writes them."""
+MAX_ARGUMENT_CHARACTERS, MAX_ARGUMENTS_CHARACTERS = 40, 100
+"""Characters of the value of one argument, and of all arguments, in a row of a table."""
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -52,7 +56,8 @@ def exact(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", " UTC")
 
 
-def _iso(moment: datetime) -> str:
+def iso(moment: datetime) -> str:
+    """Return a moment for programs."""
     return moment.astimezone(UTC).isoformat("T", "milliseconds").replace("+00:00", "Z")
 
 
@@ -63,7 +68,7 @@ def at(moment: datetime | None, *, day: bool = False) -> Markup:
     shown = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     kind = "day" if day else "at"
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
-        _iso(moment), kind, exact(moment), shown
+        iso(moment), kind, exact(moment), shown
     )
 
 
@@ -96,7 +101,7 @@ def age(moment: datetime | None, now: datetime | None, *, ago: bool = False) -> 
     else:
         text = _whole(now - moment) + (" ago" if ago else "")
     return Markup('<time datetime="{}" data-as="{}" title="{}">{}</time>').format(
-        _iso(moment), "ago" if ago else "age", exact(moment), text
+        iso(moment), "ago" if ago else "age", exact(moment), text
     )
 
 
@@ -104,6 +109,26 @@ def _whole(span: timedelta) -> str:
     """Return a duration without tenths, which would change all the time."""
     seconds = int(span.total_seconds())
     return f"{seconds} s" if seconds < 10 else length(seconds)
+
+
+def arguments(payload: str) -> str:
+    """Return the first arguments of a job as they are written in Python, cut to the length of a row."""
+    try:
+        fields = _fields.decode(payload)
+    except (msgspec.MsgspecError, UnicodeError):  # no version stores such a payload
+        return _cut(payload, MAX_ARGUMENTS_CHARACTERS)
+    text = ""
+    for name, raw in fields.items():
+        # A value may be large: only its beginning is read.
+        value = _cut(bytes(memoryview(raw)[: 4 * MAX_ARGUMENT_CHARACTERS + 4]).decode(errors="ignore"))
+        text += f"{', ' if text else ''}{name}={value}"
+        if len(text) > MAX_ARGUMENTS_CHARACTERS:
+            break
+    return _cut(text, MAX_ARGUMENTS_CHARACTERS)
+
+
+def _cut(text: str, most: int = MAX_ARGUMENT_CHARACTERS) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def size(bytes: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
@@ -13,10 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headrace.client.api.filters import Filters
+from headrace.client.api.queues import QueueInfo, with_idle
 from headrace.core.auth.api_keys import Scope
 from headrace.core.hidden_errors import hidden_job
 from headrace.core.job import Job
 from headrace.core.stats.depth import depth_series
+from headrace.core.stats.own_tasks import is_own
 from headrace.core.stats.rollup import Step
 from headrace.dashboard.access import Viewer
 from headrace.dashboard.chart_data import Span
@@ -24,7 +27,6 @@ from headrace.errors import JobNotFound, Unreadable
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.client.api.queues import QueueInfo
     from headrace.dashboard.dashboard import Dashboard
 from headrace.core.audit import Audited
 from headrace.core.defaults import MAX_AUDIT_ENTRIES
@@ -143,8 +145,15 @@ class PageRequest:
         return await self.dashboard.shared.soon(key, seconds, ask)
 
     async def queues(self) -> list[QueueInfo]:
-        """Return every queue, with its jobs counted except those that completed or were cancelled."""
-        return await self.shared("queues", lambda: self.app.queues.list(history=False))
+        """Return every queue, idle ones too, with its jobs counted except those that completed or were cancelled."""
+        return await self.shared("queues", self._queues)
+
+    async def _queues(self) -> list[QueueInfo]:
+        found, tasks, day = await asyncio.gather(
+            self.app.queues.list(history=False), self.shared("tasks", self.app.tasks.list, 5.0), self.day()
+        )
+        # A queue without jobs and settings is known by its tasks, or by what was done in it of late.
+        return with_idle(found, {*(one.queue for one in tasks if not is_own(one.name)), *(day.queues if day else ())})
 
     async def hour(self) -> Span:
         """Return what was finished in the last hour, by minutes."""

@@ -66,8 +66,10 @@ def _environment() -> jinja2.Environment:
         auto_reload=False,
     )
     made.filters |= {
+        "arguments": format.arguments,
         "count": format.count,
         "band": band_of,
+        "iso": format.iso,
         "length_of": format.length,
         "percent": format.percent,
         "short": format.short,
@@ -113,6 +115,7 @@ class Renderer:
             "theme": ask.theme,
             "leaves": leaves,
             "version": static_files.version(),
+            "unwritable": ask.dashboard.watch.unwritable_since,
             "frame": "live.html" if ask.live else "frame.html",
         }
         return _sent(self._templates.get_template(shown.template).render(data | dict(shown.data)))

@@ -32,8 +32,11 @@ class Records(Protocol):
         A page may have fewer than ``limit`` and still a cursor, if there is too much to search at once.
         """
 
-    async def count_matching(self, filter: Filter, now: datetime) -> int:
-        """Return how many jobs ``core.query.matches``."""
+    async def count_matching(self, filter: Filter, now: datetime, most: int | None = None) -> int:
+        """Return how many jobs ``core.query.matches``; ``most``: or this number, if there are more.
+
+        With ``most`` the number of other jobs must matter as little as to ``find``: pages request this repeatedly.
+        """
 
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None

@@ -200,6 +200,11 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
     """What watchers recorded; it counts if it is about the present beat."""
 
     @property
+    def busy(self) -> int:
+        """Its slots that are taken by the jobs it holds: as new as those, while its last beat is seconds old."""
+        return min(self.holds, self.info.concurrency)
+
+    @property
     def proof(self) -> str | None:
         """What the worker last sent to prove its death by; None: it is judged by polls alone."""
         return self.beat.proof if self.beats else self.info.proof

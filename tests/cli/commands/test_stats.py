@@ -26,7 +26,7 @@ def test_what_was_finished_is_shown(shell: Shell) -> None:
     text = shell("charts", "--url", shell.url).stdout
     assert [line.split()[:3] for line in text.splitlines()[1:3]] == [["add", "default", "2"], ["resize", "images", "1"]]
     assert "█" in text
-    assert "a bar is 4 m; waited, ran: p50 / p95" in text
+    assert "a bar is 4 m; numbers are attempts; waited, ran: p50 / p95" in text
     found = shell.json("charts", "--url", shell.url, "--task", "add", "--since", "2h")
     assert [(one["task"], one["queue"], one["total"]["completed"]) for one in found["series"]] == [
         ("add", "default", 2)

@@ -104,7 +104,7 @@ def view(found: Charts, columns: int) -> RenderableType:
     if "attempts" in shown:
         legend += f", a bar is {span(wide.total_seconds())}"
     times = ", ".join(name for name in ("waited", "ran") if name in shown)
-    return Group(fitted, Text(f"{legend}; {times}: p50 / p95", "dim"))
+    return Group(fitted, Text(f"{legend}; numbers are attempts; {times}: p50 / p95", "dim"))
 
 
 def _line(series: Series, found: Charts, wide: timedelta) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from urllib.parse import quote, unquote
 
@@ -14,10 +14,10 @@ from headrace.client.api.limit_settings import RESUMED, RuleNoun, checked_queue,
 from headrace.core.codec.record import Record
 from headrace.core.limits.settings import limits_of
 from headrace.core.query import Page
-from headrace.core.status import Status
+from headrace.core.status import HELD, Status
 from headrace.errors import ConfigError
 
-__all__ = ["QUEUE_CURSOR", "QueueInfo", "QueuesApi", "page_of_queues"]
+__all__ = ["QUEUE_CURSOR", "QueueInfo", "QueuesApi", "page_of_queues", "with_idle"]
 
 
 class QueueInfo(msgspec.Struct, Record, frozen=True):
@@ -47,6 +47,11 @@ class QueueInfo(msgspec.Struct, Record, frozen=True):
     def depth(self) -> int:
         """All queued jobs in it, headrace's own as well."""
         return self.counts.get(Status.QUEUED, 0) + self.own_counts.get(Status.QUEUED, 0)
+
+    @property
+    def held(self) -> int:
+        """The user's jobs of it that workers have."""
+        return sum(self.counts.get(status, 0) for status in HELD)
 
     @property
     def running(self) -> int:
@@ -112,6 +117,12 @@ class QueuesApi(RuleNoun):
         limits, and whether each customer has a subqueue of its own. An argument left out stays as it is."""
         said = given(priority=priority, max_concurrency=max_concurrency, rates=rates, by_customer=by_customer)
         await self._edit(name, checked_queue(said), "set", by)
+
+
+def with_idle(found: Sequence[QueueInfo], names: Iterable[str]) -> list[QueueInfo]:
+    """Return the queues, and those of these names that have neither jobs nor settings, in the order of workers."""
+    idle = {*names} - {one.name for one in found}
+    return sorted([*found, *(QueueInfo(name, 0, False, {}, None) for name in idle)], key=_served)
 
 
 def _served(queue: QueueInfo) -> tuple[int, str]:

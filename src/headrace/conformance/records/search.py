@@ -116,6 +116,8 @@ async def agrees(lab: Lab, filter: Filter, jobs: list[Job], limit: int = 7) -> N
             break
     assert found == [as_seen(job, lab.now) for job in here], filter
     assert await lab.engine.records.count_matching(filter, lab.now) == len(here), filter
+    for most in (1, 3, len(jobs) + 1):
+        assert await lab.engine.records.count_matching(filter, lab.now, most) == min(most, len(here)), (filter, most)
     for among in (None, 0, 3, len(jobs)):
         found_alike = await lab.engine.records.failures(filter, lab.now, 5, among)
         assert found_alike == grouped(here, 5, among), (filter, among)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -14,8 +14,9 @@ from starlette.responses import Response, StreamingResponse
 
 from headrace.client.api.filters import Filters, filter_of
 from headrace.core.job import Job
-from headrace.core.query import Page
+from headrace.core.query import HISTORY, Page
 from headrace.core.status import Reason, Status
+from headrace.dashboard.format import count
 from headrace.dashboard.page import PageRequest, PageView, Shown
 from headrace.errors import ConfigError
 
@@ -31,7 +32,13 @@ NAMES_CACHE_SECONDS = 15.0
 MAX_EXPORT_JOBS = 10_000
 """Maximum jobs in one export."""
 
+MAX_COUNTED_JOBS = 1000
+"""Jobs of one status that are counted, where counting all would read all."""
+
 WITHIN = {"15m": ("15 minutes", 900), "1h": ("1 hour", 3600), "24h": ("24 hours", 86400), "7d": ("7 days", 604800)}
+
+STATUSES = tuple(one for one in Status if one is not Status.PENDING)
+"""Those that a job in a store can have."""
 
 SEVERAL = ("status", "reason")
 ONE = ("task", "queue", "customer", "tag", "text", "worker", "fingerprint", "schedule")
@@ -77,15 +84,56 @@ async def jobs(ask: PageRequest) -> Shown:
     try:
         filters, asked = filters_in(ask.request.query_params, ask.now)
     except (ConfigError, ValueError) as error:
-        data = await _surroundings(ask, {}) | {"page": Page[Job](()), "looked": 0, "wrong": str(error)}
+        nothing = {"page": Page[Job](()), "looked": 0, "numbers": None, "matching": None}
+        data = await _surroundings(ask, {}) | nothing | {"wrong": str(error)}
         return Shown("jobs.html", "Jobs", data, 400, every=0)
     kept, cursor = ask.kept(filters), ask.given("cursor")
     # Filters relative to now differ from request to request: the key contains the values in the address.
     key = ("jobs", ask.viewer.customer, cursor, msgspec.json.encode(asked))
     page, looked = await ask.shared(key, lambda: _look(ask, kept, cursor))
     page = Page(ask.seen(page.items), page.cursor)
-    data = await _surroundings(ask, asked) | {"page": page, "looked": looked, "wrong": None}
+    numbers = await _numbers(ask, kept, asked)
+    data = await _surroundings(ask, asked) | {"page": page, "looked": looked, "numbers": None, "matching": None}
+    if numbers is not None:
+        wanted = [numbers[Status(one)] for one in asked.get("status", STATUSES)]
+        data |= {"numbers": {status: _told(*numbers[status]) for status in STATUSES}, "matching": _matching(wanted)}
+    data["wrong"] = None
     return Shown("jobs.html", "Jobs", data)
+
+
+async def _numbers(ask: PageRequest, kept: Filters, asked: Mapping[str, Any]) -> dict[Status, tuple[int, bool]] | None:
+    """Return how many jobs of each status match the other filters, and whether these are all; None: it takes longer,
+    or a text is searched for, which would be searched for in all jobs."""
+    if "text" in kept:
+        return None
+    others = cast(Filters, {name: value for name, value in kept.items() if name != "status"})
+    key = ("numbers", ask.viewer.customer, msgspec.json.encode({**asked, "status": None}))
+    return await ask.soon(key, lambda: _counted(ask, others), 2.0)
+
+
+async def _counted(ask: PageRequest, others: Filters) -> dict[Status, tuple[int, bool]]:
+    found, left = dict[Status, tuple[int, bool]](), set(STATUSES)
+    if not others.keys() - {"queue"}:  # the counts of queues are exact, but for what is over
+        wanted = others.get("queue")
+        queues = [one for one in await ask.queues() if wanted in (None, one.name)]
+        for status in left - HISTORY:
+            number = sum(one.counts.get(status, 0) + one.own_counts.get(status, 0) for one in queues)
+            found[status] = number, True
+    for status in sorted(left - found.keys()):
+        alike: Filters = {**others, "status": [status]}
+        number = await ask.app.jobs.where(**alike).count(most=MAX_COUNTED_JOBS + 1)
+        found[status] = min(number, MAX_COUNTED_JOBS), number <= MAX_COUNTED_JOBS
+    return found
+
+
+def _told(number: int, exact: bool) -> str:
+    return count(number) + ("" if exact else "+")
+
+
+def _matching(numbers: Sequence[tuple[int, bool]]) -> str:
+    """Return how many jobs match, in words."""
+    jobs, exact = sum(number for number, _ in numbers), all(whole for _, whole in numbers)
+    return f"{_told(jobs, exact)} {'job' if jobs == 1 and exact else 'jobs'}"
 
 
 async def _look(ask: PageRequest, filters: Filters, cursor: str | None) -> tuple[Page[Job], int]:
@@ -111,7 +159,7 @@ async def _surroundings(ask: PageRequest, asked: Mapping[str, Any]) -> dict[str,
     return {
         "asked": asked,
         "hidden": hidden,
-        "statuses": [one for one in Status if one is not Status.PENDING],
+        "statuses": STATUSES,
         "reasons": list(Reason),
         "withins": WITHIN,
         "tasks": tasks,

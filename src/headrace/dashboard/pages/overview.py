@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.core.stats.charts import Charts, Point
+from headrace.client.api.queues import QueueInfo
+from headrace.core.stats.charts import Point
 from headrace.core.stats.own_tasks import is_own
-from headrace.core.stats.rollup import Step
-from headrace.core.status import Status
+from headrace.core.stats.rollup import Step, begin_of
+from headrace.core.status import HELD, Status
 from headrace.dashboard.alerts import Problem, problems_of
 from headrace.dashboard.chart_data import Span
 from headrace.dashboard.drawings import charts as charting
@@ -30,6 +31,7 @@ BY = {"status": "outcome", "queue": "queue", "task": "task"}
 MAX_RUNNING_JOBS, MAX_READ_RUNNING_JOBS = 8, 50
 """How many are shown, and how many are read: headrace's own are left out."""
 MAX_ERROR_GROUPS = 5
+MAX_LISTED_QUEUES = 8
 ERROR_WINDOW = timedelta(days=1)
 """How far back errors are shown here; the page of dead letters has all."""
 
@@ -62,9 +64,7 @@ async def overview(ask: PageRequest) -> Shown:
         for status, number in queue.counts.items():
             counts[status] = counts.get(status, 0) + number
     oldest = [queue.oldest for queue in queues if queue.oldest is not None]
-    busy = sorted(
-        (queue for queue in queues if any(queue.counts.values())), key=lambda one: (one.oldest or now, one.name)
-    )
+    busy = [queue for queue in queues if any(queue.counts.values())]
     users = [row for row in workers if not row.info.own]
     alive = [row for row in users if row.alive]
     data: dict[str, Any] = {
@@ -74,11 +74,13 @@ async def overview(ask: PageRequest) -> Shown:
         "bys": BY,
         "counts": counts,
         "oldest": min(oldest, default=None),
-        "oldest_queue": next((queue.name for queue in busy if queue.oldest), None),
-        "hour": _figures(hour.charts()),
+        "oldest_queue": min(((one.oldest, one.name) for one in busy if one.oldest), default=(None, None))[1],
+        "hour": _figures(hour, now, await ask.day()),
         "problems": problems or [],
         "looked": problems is not None,
-        "queues": busy,
+        "queues": _listed(queues),
+        "more_queues": max(0, len(queues) - MAX_LISTED_QUEUES),
+        "began": bool(busy),
         "metrics": metrics,
         "windows": {"5m": "5 min", "1h": "1 h", "24h": "24 h"},
         "running": [job for job in running.items if not is_own(job.task)][:MAX_RUNNING_JOBS],
@@ -89,19 +91,32 @@ async def overview(ask: PageRequest) -> Shown:
         "alive": alive,
         "workers": users,
         "slots": sum(row.info.concurrency for row in alive),
-        "busy": sum(row.beat.busy for row in alive),
+        # From the counts that the page shows as running: beats of workers are seconds old.
+        "busy": sum(counts.get(status, 0) for status in HELD),
     }
     return Shown("overview.html", "Overview", data)
 
 
-def _figures(charts: Charts) -> dict[str, Any]:
-    """Return the figures of attempts in the last hour."""
+def _listed(queues: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Return the queues that are shown here, always in the order of workers; if there are more, those with jobs."""
+    first = sorted(queues, key=lambda one: not any(one.counts.values()))[:MAX_LISTED_QUEUES]
+    names = {one.name for one in first}
+    return [one for one in queues if one.name in names]
+
+
+def _figures(hour: Span, now: datetime, day: Span | None) -> dict[str, Any]:
+    """Return the figures of attempts in the last hour, or in the minutes since the first of them."""
+    charts = hour.charts()
     total = charts.series[0].total if charts.series else Point(at=charts.since, seconds=3600)
     bad = total.failed + total.timed_out + total.lost
     ended = total.completed + bad
+    began, minutes = hour.began_at, 60.0
+    if began is not None and (day is None or day.began_at is None or day.began_at >= begin_of(began, Step.HOUR)):
+        minutes = min(60.0, max(1.0, (now - began) / timedelta(minutes=1)))
     return {
         "ended": ended,
-        "a_minute": ended / 60,
+        "minutes": round(minutes),
+        "a_minute": ended / minutes,
         "bad": bad,
         "waiting": total.waiting,
         "running": total.running,

@@ -27,6 +27,8 @@ document.cookie = `headrace_zone=${encodeURIComponent(zone)}; path=${base || "/"
 // The clock of the server counts: that of this machine may be wrong.
 const ahead = (Date.parse(document.documentElement.dataset.now ?? "") || Date.now()) - Date.now();
 const now = () => Date.now() + ahead;
+// The moment that the figures are of; while they cannot be read, ages stand still at it.
+let figures = now(), still = false;
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
@@ -56,7 +58,7 @@ function show(time) {
   const moment = Date.parse(time.dateTime);
   if (Number.isNaN(moment)) return;
   const kind = time.dataset.as;
-  let seconds = (now() - moment) / 1000;
+  let seconds = ((still && !time.closest("#away") ? figures : now()) - moment) / 1000;
   if (kind === "ago" && seconds > -5) seconds = Math.max(seconds, 0); // it is over: clocks differ a little
   let text;
   if (kind === "age" || kind === "ago") {
@@ -90,7 +92,13 @@ function morph(old, fresh) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
-  if (old.hasAttribute("data-keep")) return;
+  if (old.hasAttribute("data-keep")) {
+    // What a person edits stays; figures in it are current.
+    for (const part of $$("[data-figure]", old)) {
+      part.textContent = $(`[data-figure="${part.dataset.figure}"]`, fresh)?.textContent ?? part.textContent;
+    }
+    return;
+  }
   for (const { name, value } of fresh.attributes) {
     const stays = KEPT.has(name) && !["PROGRESS", "METER", "LI", "OPTION"].includes(old.tagName);
     if (!stays && old.getAttribute(name) !== value) old.setAttribute(name, value);
@@ -173,7 +181,7 @@ function release() {
 
 // ---- asking again
 
-let tag = "", timer = 0, asking = false, failures = 0;
+let tag = "", timer = 0, asking = false, trouble = null;
 const light = $("#live");
 
 function lit(name, text) {
@@ -183,11 +191,39 @@ function lit(name, text) {
   light.setAttribute("aria-label", text);
 }
 
+// What an outage means for whoever looks at this page.
+const TROUBLES = {
+  away: ["The store has not answered since ", "This page goes on by itself as soon as it does."],
+  server: ["This page has not reached its server since ", "It goes on by itself as soon as it does. Jobs may well go on."],
+  refused: ["This page could not be made anew since ", "It tries again by itself. The log of the server says why."],
+  unwritable: ["The store has taken no writes since ", "Jobs are neither started nor finished, and nothing can be changed. What is shown is current."],
+};
+
+function outage(kind, since = "") {
+  const place = $("#away");
+  if (kind === (trouble?.kind ?? null)) return;
+  trouble = kind ? { kind, since: since || new Date(now()).toISOString() } : null;
+  still = Boolean(kind) && kind !== "unwritable";
+  lit(kind ? (still ? "away" : "held") : "", kind ? TROUBLES[kind][0].replace(/ since $/, "") : "Live");
+  if (!place) return;
+  if (kind) {
+    const [what, then] = TROUBLES[kind];
+    const time = (at, as) => make("time", { datetime: at, "data-as": as, title: at });
+    const parts = [make("b", {}, what, time(trouble.since, "at")), make("small", { "aria-hidden": "true" }, time(trouble.since, "age")), ". "];
+    if (still) parts.push("The figures are of ", time(new Date(figures).toISOString(), "at"), ", and ages stand still. ");
+    place.replaceChildren(make("p", {}, ...parts, then));
+  } else place.replaceChildren();
+  showAll();
+}
+
+// While something is wrong a page asks every second: the server answers that from memory.
 function later() {
   clearTimeout(timer);
   const every = Number($("#main")?.dataset.every ?? 0) * 1000;
-  if (every && !document.hidden) timer = setTimeout(refresh, every * Math.min(8, 2 ** failures));
+  if (every && !document.hidden) timer = setTimeout(refresh, trouble ? Math.min(every, 1000) : every);
 }
+
+const PATIENCE = 15000; // milliseconds: a server that hangs is not reached either
 
 async function refresh() {
   const main = $("#main[data-every]");
@@ -195,24 +231,27 @@ async function refresh() {
   asking = true;
   try {
     const headers = { "x-headrace-live": "1", ...(tag ? { "if-none-match": tag } : {}) };
-    const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "manual" });
+    const asked = now();
+    const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(PATIENCE) });
     if (answer.status === 401 || answer.type === "opaqueredirect") return location.reload();
-    if (answer.status !== 304 && !answer.ok) throw new Error(String(answer.status));
+    const [kind, since] = (answer.headers.get("x-headrace-store") ?? "").split(" ");
+    if (answer.status !== 304 && !answer.ok) return outage(kind || ([502, 504].includes(answer.status) ? "server" : "refused"), since);
     if (answer.status !== 304) {
+      const text = await answer.text();
       tag = answer.headers.get("etag") ?? "";
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const page = new DOMParser().parseFromString(text, "text/html");
       const fresh = $("#main", page);
       const had = document.activeElement;
+      still = false;
       if (fresh) morph(main, fresh);
       if (page.title) document.title = page.title;
       if (had && had !== document.body && !had.isConnected) main.focus({ preventScroll: true });
       choose();
     }
-    failures = 0;
-    lit("", "Live");
+    figures = asked;
+    outage(kind || null, since);
   } catch {
-    failures++;
-    lit("away", "The server does not answer; trying again");
+    outage("server");
   } finally {
     asking = false;
     later();
@@ -220,6 +259,7 @@ async function refresh() {
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : refresh()));
+if ($("#away")?.dataset.kind) outage($("#away").dataset.kind, $("#away").dataset.since);
 later();
 
 // ---- telling

@@ -41,9 +41,10 @@ class Records(Role):
                     found.append(as_seen(job, now))
         return Page(tuple(found))
 
-    async def count_matching(self, filter: Filter, now: datetime) -> int:
+    async def count_matching(self, filter: Filter, now: datetime, most: int | None = None) -> int:
         with self._state() as state:
-            return sum(matches(job, filter, now) for job in state.table.records.values())
+            found = (job for job in reversed(state.table.records.values()) if matches(job, filter, now))
+            return sum(1 for _ in islice(found, most))
 
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None

@@ -53,8 +53,8 @@ class SqlRecords:
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         return await self._finder.find(filter, now, limit, cursor)
 
-    async def count_matching(self, filter: Filter, now: datetime) -> int:
-        return await self._finder.count(filter, now)
+    async def count_matching(self, filter: Filter, now: datetime, most: int | None = None) -> int:
+        return await self._finder.count(filter, now, most)
 
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None

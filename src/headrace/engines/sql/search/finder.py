@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace.core.job import Job
 from headrace.core.query import Filter, Page, as_seen, cursor_of, matches
@@ -85,9 +85,9 @@ class Finder:
             return Page(items, str(items[-1].seq) if items else cursor)
         return Page(items, None if floor is None else str(floor))
 
-    async def count(self, filter: Filter, now: datetime) -> int:
-        """Return how many jobs match."""
-        return await self.answer(lambda: self._count(filter, now))
+    async def count(self, filter: Filter, now: datetime, most: int | None) -> int:
+        """Return how many jobs match; or this number, if there are more."""
+        return await self.answer(lambda: self._count(filter, now, most))
 
     async def failures(self, filter: Filter, now: datetime, limit: int, among: int | None) -> list[FailureGroup]:
         """Return the groups of those that match and have an error."""
@@ -97,9 +97,11 @@ class Finder:
         search = yield from self._search(filter, now)
         return ([], None) if search is None else (yield from search.page(place, most))
 
-    def _count(self, filter: Filter, now: datetime) -> Asking[int]:
+    def _count(self, filter: Filter, now: datetime, most: int | None) -> Asking[int]:
         search = yield from self._search(filter, now)
-        return 0 if search is None else (yield from search.count())
+        if search is None:
+            return 0
+        return (yield from (search.count() if most is None else search.count_up_to(most)))
 
     def _failures(self, filter: Filter, now: datetime, limit: int, among: int | None) -> Asking[list[FailureGroup]]:
         search = yield from self._search(filter, now)
@@ -119,6 +121,12 @@ class Finder:
         return _Search(self, filter, now, [row[0] for row in rows]) if rows else None
 
 
+class _Numbered(NamedTuple):
+    """A job that is only counted."""
+
+    seq: int
+
+
 class _Search:
     """One filter, as of one moment."""
 
@@ -128,6 +136,8 @@ class _Search:
         self._terms = Terms(self._sql, filter, now, subqueues, finder.label, finder.text)
         self._candidates = Candidates(self._terms)
         self._jobs, self._values = self._terms.jobs, self._terms.values
+        self._counts = False
+        """Whether order numbers are enough, instead of jobs."""
 
     # -- pages
 
@@ -192,6 +202,8 @@ class _Search:
         # The number by which the source is in order, or it would be sorted.
         seq = "s.seq" if source.startswith("(") else "j.seq"
         asked = f"{self._terms.select(f'{seq} AS seq', source, extra)} ORDER BY {seq} DESC LIMIT ?"
+        if self._counts:
+            return cast("list[Job]", [_Numbered(row[0]) for row in (yield asked, values)])
         rows = yield self._sql.page.replace("{found}", asked), values
         return self._finder.read(rows)
 
@@ -250,6 +262,16 @@ class _Search:
         for part in parts:
             total += yield from self._number(self._candidates.source(part), [*part.values, NEWEST])
         return total
+
+    def count_up_to(self, most: int) -> Asking[int]:
+        """Return how many jobs match, or this number; it reads as much as a page of so many, without the jobs."""
+        self._counts, place, total = self._filter.text is None, NEWEST, 0
+        while True:
+            found, floor = yield from self.page(place, most - total)
+            total += len(found)
+            if total >= most or floor is None:
+                return total
+            place = floor
 
     def _number(self, source: str, before: list[Any]) -> Asking[int]:
         rows = yield self._terms.select("count(*)", source), [*before, *self._values]
