@@ -512,9 +512,9 @@ class Records(Role):
             more = len(found) > limit
             return Page(tuple(found[:limit]), (str(found[limit - 1].seq) if limit else cursor) if more else None)
 
-    async def count_matching(self, filter: Filter, now: datetime) -> int:
+    async def count_matching(self, filter: Filter, now: datetime, most: int | None = None) -> int:
         with self.store() as store:
-            return sum(matches(job, filter, now) for job in store.jobs.values())
+            return sum(1 for _ in islice((job for job in store.jobs.values() if matches(job, filter, now)), most))
 
     async def failures(
         self, filter: Filter, now: datetime, limit: int = 50, among: int | None = None
@@ -800,9 +800,10 @@ class Workers(Role):
             store.die(worker)
 
     async def find_gone(self, limit: int = 50, cursor: str | None = None) -> Page[GoneWorker]:
+        below = cursor_at(cursor)
         with self.store() as store:
             found = sorted(store.gone.values(), key=lambda one: one.place, reverse=True)
-            return last_gone_first([one for one in found if one.place < cursor_at(cursor)], limit)
+            return last_gone_first([one for one in found if one.place < below], limit)
 
     async def get_gone(self, worker: UUID) -> GoneWorker | None:
         with self.store() as store:

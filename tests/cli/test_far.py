@@ -192,6 +192,7 @@ def test_every_command_works(far: Far, shell: Shell) -> None:
     [one] = [one["info"] for one in far.json("workers") if "default" in (one["info"]["queues"] or ())]
     far("workers", "drain", one["id"])
     assert worker.wait(60) == 0
+    assert one["id"][-8:] in far("workers", "gone").output
     for command in (("hub",), ("up", "quick:app")):
         far.tried.add(command[0])
         with started(far.folder, *command, "--url", far.url) as nearer:

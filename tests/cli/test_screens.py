@@ -101,6 +101,7 @@ CASES: Mapping[str, Case] = {
     "tasks pause": Case("tasks pause send_newsletter", shows="send_newsletter"),
     "tasks resume": Case("tasks resume send_newsletter", shows="send_newsletter"),
     "workers": Case("workers", shows="build-7.internal.example images mail"),
+    "workers gone": Case("workers gone", shows="stopped in good order"),
     "workers drain": Case("workers drain {worker}", empty=3, shows="{worker:short}"),
     "keys": Case("keys", shows="nightly import shop hr_ read, submit customer-123 never"),
     "keys list": Case("keys list", shows="nightly import shop hr_ read, submit customer-123 never"),

@@ -30,7 +30,7 @@ NOUNS = {
     "workers": "list drain explain get_gone gone local",
     "webhooks": "list get add set rotate delete test deliveries redeliver",
     "keys": "list create revoke rotate_leases replace_secret",
-    "stats": "counts snapshot metrics charts rollups scale duration",
+    "stats": "counts snapshot metrics charts rollups depths alerts errors scale duration",
     "store": "exists ping migrate prune verify doctor audit",
 }
 APP = """task bulk include queue rate resource middleware submit_middleware on_success on_failed on_retry on_cancelled

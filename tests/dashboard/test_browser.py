@@ -307,7 +307,7 @@ async def test_hostile_values_stay_text(shop: Shop) -> None:
         for path in paths:
             await page.goto(shop.address + path)
             await page.wait_for_function("document.documentElement.classList.contains('scripted')")
-            assert await page.locator("script").count() == 1
+            assert await page.locator("script").count() == 2
             assert await page.locator("main img").count() == 0
         await page.goto(f"{shop.address}/jobs/{handle.id}")
         await expect(page.locator(".failure .why")).to_contain_text(HOSTILE)
@@ -347,7 +347,7 @@ async def test_what_handlers_workers_and_schedules_say_stays_text(shop: Shop) ->
             assert answer is not None
             assert answer.status == 200, path
             await page.wait_for_function("document.documentElement.classList.contains('scripted')")
-            assert await page.locator("script").count() == 1, path
+            assert await page.locator("script").count() == 2, path
             assert await page.locator("main img").count() == 0, path
     await app.schedules.delete(HOSTILE[:60])
     await app.session.engine.workers.retire(id)

@@ -156,7 +156,7 @@ async def looked_at(hub: Served, ids: Ids) -> AsyncIterator[tuple[str, str]]:
     names = {"id": str(ids.no_json), "name": "default", "task": "add"}
     for view in VIEWS:
         path = re.sub(r"\{(\w+).*?\}", lambda found: names[found[1]], view.path)
-        if view.name in ("batch", "worker", "schedule", "limit"):  # there is none
+        if view.name in ("batch", "worker", "schedule", "limit", "webhook"):  # there is none
             continue
         path = "/tasks/add" if view.name == "task" else path
         page = await hub.client.get(path)

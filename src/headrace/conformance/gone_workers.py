@@ -109,7 +109,7 @@ class GoneWorkers(Part):
         await _departed(lab, 20)
         assert [one.row.info.id for one in (await lab.engine.workers.find_gone(3, page.cursor)).items] == expected[3:6]
 
-    async def test_a_strange_cursor_is_refused(self, lab: Lab) -> None:
+    async def test_a_strange_cursor_of_gone_workers_is_refused(self, lab: Lab) -> None:
         for cursor in ("", "7", "x-y", f"{'9' * 30}-{lab.new_id()}"):
             with pytest.raises(ConfigError):
                 await lab.engine.workers.find_gone(5, cursor)

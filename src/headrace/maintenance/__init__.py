@@ -11,7 +11,6 @@ from headrace.core.defaults import Retention
 from headrace.engine import Engine
 from headrace.maintenance.attendance import Attendance
 from headrace.maintenance.continuous import Follower
-from headrace.maintenance.depths import Depths
 from headrace.maintenance.duty import Duty
 from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
@@ -44,10 +43,8 @@ def services(
     """
     sweeper = Sweeper(engine, writer, host, holder, ended=ended, sums=sums)
     means = engine, writer, host, holder
-    others: list[Duty] = [Pruner(*means, retention), Planner(*means, retention)]
+    others: list[Duty] = [Pruner(*means, retention, sums=sums), Planner(*means, retention)]
     sweeper.siblings = others
-    if sums is not None:
-        others.append(Depths(*means, sums))
     if not worker:
         for duty in (sweeper, *others):
             duty.briefly()

@@ -1,5 +1,5 @@
-"""The pruner: removes ended jobs and the records of gone workers when their retention is over, and adds up what workers
-hand in, minutes to hours and hours to days."""
+"""The pruner: removes ended jobs and records of gone workers when their retention is over, notes how deep queues are, and
+adds up what workers hand in, minutes to hours and hours to days."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from headrace.core.defaults import Retention
 from headrace.core.lifecycle.departure import kept_since
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
+from headrace.maintenance.depths import note_depths
 from headrace.maintenance.duty import Duty
 from headrace.runtime.host import Host
 from headrace.runtime.signatures import forget_stored
+from headrace.runtime.totals import FinishTotals
 from headrace.runtime.writes.writer import Writer
 
 __all__ = ["Pruner"]
@@ -27,7 +29,7 @@ _MIN_PAUSE_RATIO = 300
 The rounds between read what has become old since. Else jobs with a long retention of their own would be read in every
 round."""
 _FORGET_SECONDS = 3600.0
-"""Seconds between two checks for secrets that count no more."""
+"""Seconds between two checks for secrets that count no more, and for records of workers that are old."""
 _BATCH_PAUSE_SECONDS = 0.01
 """Seconds between two batches, so that a long prune does not delay claims."""
 
@@ -47,8 +49,11 @@ class Pruner(Duty):
         retention: Retention | None = None,
         *,
         limit: int = MAX_BATCH,
+        sums: FinishTotals | None = None,
     ) -> None:
+        """``sums``: where the depths of queues are noted."""
         super().__init__(engine, writer, host, holder)
+        self._sums = sums
         self.retention = retention or engine.rules.retention
         self.pruned = 0
         """How many since the start."""
@@ -81,11 +86,13 @@ class Pruner(Duty):
                 self._all_again_at = monotonic() + _MIN_PAUSE_RATIO * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
-        await self._prune_workers(now)
+        if self._sums is not None:
+            await note_depths(self.engine, self._sums, now)
         while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
             await self.host.sleep(_BATCH_PAUSE_SECONDS)
         if monotonic() >= self._forget_at:
             await forget_stored(self.engine, now)
+            await self._prune_workers(now)
             self._forget_at = monotonic() + _FORGET_SECONDS
         return total
 

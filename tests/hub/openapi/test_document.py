@@ -179,6 +179,10 @@ class Things:
             [worker] = self.app.workers.local.all()
             await until(lambda: worker.healthy)
             return str(worker.id)
+        if kind == "gone-workers":
+            async with self.app.worker() as worker:
+                await until(lambda: worker.healthy)
+                return str(worker.id)
         if kind == "webhooks":
             hook = (await self.app.webhooks.add("https://hooks.example/", events=["failed"])).webhook.id
             if operation.name != "redeliver":

@@ -77,6 +77,8 @@ async def fill(url: str) -> dict[str, str]:
     """Bring jobs into every status; one id of each by its status, and those of a batch and a family."""
     with app.override(url=url):
         async with app:
+            async with app.worker(concurrency=1):  # which leaves a record
+                pass
             worker = app.worker(concurrency=2, queues=["default", "images", "mail"])
             await worker.__aenter__()
             found = {

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from headrace.cli.output.jobs import status_text, table
 from headrace.cli.output.tables import Fitted
+from headrace.cli.output.text import Text
 from headrace.cli.output.words import ago, moment, short, span
 from headrace.core.explain.explanation import many
 from headrace.core.job import Job

@@ -165,7 +165,7 @@ async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(
     digger = await connect()
     transaction = digger.transaction()
     await transaction.start()
-    assert await digger.fetch(sql("bury", schema), worker, 0, False)
+    assert await digger.fetch(sql("bury", schema), worker, 0, False, None, None, 100)
     claim = asyncio.create_task(surely(lab, worker))
     await until(lambda: blocked_by(digger))
     await transaction.commit()
@@ -183,7 +183,7 @@ async def test_a_claim_that_turns_to_keys_waits_for_a_burial_begun_meanwhile(
 
     async def bury() -> None:
         await transaction.start()
-        assert await digger.fetch(sql("bury", schema), worker, 0, False)
+        assert await digger.fetch(sql("bury", schema), worker, 0, False, None, None, 100)
 
     claiming = Claiming(Interrupted(line, bury), schema, lab.rules)
     claim = asyncio.create_task(claiming.claim(worker, await everything(lab, 1), 1, lab.now))
@@ -201,7 +201,7 @@ async def test_a_burial_that_is_called_off_lets_the_claim_go_on(
     digger = await connect()
     transaction = digger.transaction()
     await transaction.start()
-    await digger.fetch(sql("bury", schema), worker, 0, False)
+    await digger.fetch(sql("bury", schema), worker, 0, False, None, None, 100)
     claim = asyncio.create_task(surely(lab, worker))
     await until(lambda: blocked_by(digger))
     await transaction.rollback()

@@ -4,5 +4,5 @@ INSERT INTO gone_workers (id, gone_at, departure, info, beat, beats, beat_at, ho
 SELECT w.id, ?2, ?3, w.info, w.beat, w.beats, w.beat_at,
   (SELECT count(*) FROM jobs j WHERE j.stage = 3 AND j.worker = ?1),
   (SELECT json_group_array(hex(id)) FROM (
-     SELECT j.id AS id FROM jobs j WHERE j.stage = 3 AND j.worker = ?1 ORDER BY j.seq LIMIT ?4))
+     SELECT j.id AS id FROM jobs j WHERE j.stage = 3 AND j.worker = ?1 ORDER BY j.seq LIMIT ?4 + 0))
 FROM workers w WHERE w.id = ?1 ON CONFLICT (id) DO NOTHING
