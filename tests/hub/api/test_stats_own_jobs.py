@@ -106,7 +106,7 @@ async def test_five_completed_jobs_with_an_unreachable_webhook(
         assert re.search(rf"Throughput [\d.]+ /min {JOBS} attempts in \d+ min", front)
         assert "Success rate 100% 100% 100%" in front
         assert "Retry rate 0% 0% 0%" in front
-        assert "Dead letters 0 0 failures this hour" in front
+        assert "Dead letters 0 0 failed attempts this hour" in front
         rows = shown((await hub.client.get("/workers", headers={"accept": "text/html"})).text)
         assert rows.count("headrace's own") == 1
 
