@@ -11,6 +11,9 @@ from headrace.runtime.totals import FinishTotals
 __all__ = ["note_depths"]
 
 
-async def note_depths(engine: Engine, sums: FinishTotals, now: datetime) -> None:
-    """Note the depth of every queue; it counts live jobs, so history costs nothing."""
-    sums.deep(depths_of(await engine.records.count(now, history=False)), now)
+async def note_depths(engine: Engine, sums: FinishTotals, now: datetime) -> bool:
+    """Note the depth of every queue, if a job is live; whether one is. It counts live jobs, so history costs nothing."""
+    found = depths_of(await engine.records.count(now, history=False))
+    if found:
+        sums.deep(found, now)
+    return bool(found)

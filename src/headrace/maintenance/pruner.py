@@ -30,6 +30,8 @@ The rounds between read what has become old since. Else jobs with a long retenti
 round."""
 _FORGET_SECONDS = 3600.0
 """Seconds between two checks for secrets that count no more, and for records of workers that are old."""
+_EMPTY_PAUSE_SECONDS = 240.0
+"""Seconds until queues are counted again that were all empty: an idle store is left alone."""
 _BATCH_PAUSE_SECONDS = 0.01
 """Seconds between two batches, so that a long prune does not delay claims."""
 
@@ -60,7 +62,7 @@ class Pruner(Duty):
         self._limit = limit
         self._done: Mapping[Status, datetime] | None = None
         """Up to where everything that is old was read."""
-        self._all_again_at = self._forget_at = float("-inf")
+        self._all_again_at = self._forget_at = self._depths_at = float("-inf")
 
     def pause(self) -> float:
         """Seconds until the next round."""
@@ -86,8 +88,9 @@ class Pruner(Duty):
                 self._all_again_at = monotonic() + _MIN_PAUSE_RATIO * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
-        if self._sums is not None:
-            await note_depths(self.engine, self._sums, now)
+        if self._sums is not None and monotonic() >= self._depths_at:
+            busy = await note_depths(self.engine, self._sums, now)
+            self._depths_at = monotonic() + (0.0 if busy else _EMPTY_PAUSE_SECONDS)
         while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
             await self.host.sleep(_BATCH_PAUSE_SECONDS)
         if monotonic() >= self._forget_at:
