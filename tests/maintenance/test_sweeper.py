@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -225,7 +226,7 @@ async def test_a_burial_loses_against_a_beat() -> None:
         await watch(w, s, 30)
         bury = w.engine.workers.bury
 
-        async def late(worker: object, beats: int, **how: bool) -> bool:
+        async def late(worker: object, beats: int, **how: Any) -> bool:
             await player.beat()
             return await bury(player.id, beats, **how)
 

@@ -12,7 +12,7 @@ __all__ = ["note_depths"]
 
 
 async def note_depths(engine: Engine, sums: FinishTotals, now: datetime) -> bool:
-    """Note the depth of every queue, if a job is live; whether one is. It counts live jobs, so history costs nothing."""
+    """Note the depth of every queue; whether a job is live. It counts live jobs only, so history costs nothing."""
     found = depths_of(await engine.records.count(now, history=False))
     if found:
         sums.deep(found, now)

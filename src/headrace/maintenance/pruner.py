@@ -1,5 +1,5 @@
-"""The pruner: removes ended jobs and records of gone workers when their retention is over, notes how deep queues are, and
-adds up what workers hand in, minutes to hours and hours to days."""
+"""The pruner: removes ended jobs and records of gone workers when their retention is over, notes how deep queues are,
+and adds up what workers hand in, minutes to hours and hours to days."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from headrace.core.stats.alerts.alert import Kind
 from headrace.core.stats.alerts.failures import failure_alerts
@@ -11,7 +12,7 @@ from headrace.core.stats.rollup import Rollup, Step, Totals
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def row(ago: float = 1, **counts: int) -> Rollup:
+def row(ago: float = 1, **counts: Any) -> Rollup:
     return Rollup(Step.MINUTE, NOW - timedelta(minutes=ago), "send", "mail", Totals(**counts))
 
 
