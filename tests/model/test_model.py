@@ -69,7 +69,7 @@ def test_the_same_story(subject: Make | None) -> None:
             super().__init__(makers)
 
     with told() as number:
-        tell(Story, number, examples=2000 if LONG else some(150), steps=100 if LONG else 50)
+        tell(Story, number, examples=2000 if LONG else some(90), steps=100 if LONG else 50)
 
 
 def tell(story: type[RuleBasedStateMachine], number: int, *, examples: int, steps: int) -> None:
