@@ -108,6 +108,7 @@ async def test_every_status_is_shown(engine: str, tmp_path: Path) -> None:
         assert stage.seen == SHOWN
 
 
+@pytest.mark.every_engine
 async def test_a_claim_filters_by_type_first_in_first_out(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "osqueue") as stage:
         mails = [await stage.submit(**JOB) for _ in range(2)]
