@@ -123,6 +123,23 @@ async def test_an_attempt_may_take_as_long_as_the_job_says_or_thirty_minutes(
         assert attempt["outcome"] == "timed_out"
 
 
+@pytest.mark.every_engine
+@on_both
+async def test_a_time_out_is_retried_unless_the_job_says_that_it_is_not(engine: str, tmp_path: Path) -> None:
+    async with staged(url_of(engine, tmp_path), "emprops") as stage:
+        worker = await renderer(stage)
+        retried = await started(stage, worker, heartbeat=3)
+        await stage.changes_after(retried, 3, "started_at", late=SLACK)
+        assert await stage.status(retried) == "queued", "its conditions name errors, and a time-out is none"
+        await stage.act(retried, "cancel")
+        named = RETRY["no_retry_conditions"]
+        ended = await started(stage, worker, heartbeat=3, no_retry_conditions=[*named, "TimeoutError"])
+        await stage.changes_after(ended, 3, "started_at", late=SLACK)
+        job = await stage.job(ended)
+        assert (job["status"], job["reason"], job["attempt"]) == ("timeout", "timeout", 1)
+
+
+@pytest.mark.every_engine
 @on_both
 async def test_strictly_by_priority_and_then_by_arrival(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "emprops") as stage:

@@ -67,6 +67,7 @@ async def test_both_paths_and_every_end(engine: str, tmp_path: Path) -> None:
         assert stage.seen == SHOWN
 
 
+@pytest.mark.every_engine
 async def test_three_retries_with_a_backoff_of_thirty_seconds_doubled(engine: str, tmp_path: Path) -> None:
     retry = {"max_retries": 3, "initial": 30, "cap": 3600, "jitter": False}
     async with staged(url_of(engine, tmp_path), "jobmaster") as stage:
@@ -136,6 +137,7 @@ async def test_the_jobs_of_a_worker_that_dies_are_run_by_others(engine: str, tmp
         assert (await stage.job(id))["charged"] == 2, "a crash counts"
 
 
+@pytest.mark.every_engine
 async def test_its_limits_of_size_and_priority(engine: str, tmp_path: Path) -> None:
     async with staged(url_of(engine, tmp_path), "jobmaster") as stage:
         large = JOB | {"payload": {"name": "a" * 128 * 1024}}

@@ -85,6 +85,7 @@ async def delays(stage: Stage, id: str) -> list[float]:
     return [(moment(one["retry_at"]) - moment(one["finished_at"])).total_seconds() for one in tried[:-1]]
 
 
+@pytest.mark.every_engine
 @pytest.mark.parametrize(
     ("policy", "longest"), [(DEFAULT, [5.0, 5.0, 5.0]), (FLAKY, [2.0, 4.0, 8.0, 16.0, 32.0])], ids=["default", "flaky"]
 )
@@ -108,6 +109,7 @@ async def test_a_run_is_retried_with_backoff_and_jitter_and_ends_a_dead_letter(
         assert any(delay < most for delay, most in zip(waited, longest, strict=True))
 
 
+@pytest.mark.every_engine
 async def test_a_rerun_is_an_independent_run(engine: str, tmp_path: Path) -> None:
     jobs = Jobs()
     async with staged(url_of(engine, tmp_path), "surefire", tasks=jobs.tasks) as stage:
@@ -124,6 +126,7 @@ async def test_a_rerun_is_an_independent_run(engine: str, tmp_path: Path) -> Non
         assert await stage.status(id) == "Dead letter"
 
 
+@pytest.mark.every_engine
 async def test_a_trigger_is_rejected_while_a_run_holds_its_deduplication_id(engine: str, tmp_path: Path) -> None:
     jobs = Jobs()
     body = {"task": "flaky", "dedup": "import-2026-01-31", "on_duplicate": "raise", "retry": DEFAULT}

@@ -153,6 +153,17 @@ def test_a_page_says_how_to_speak_its_words_and_what_differs(system: str) -> Non
     assert absent(["## Better here", "## Deliberately not there"], page) == []
 
 
+@pytest.mark.parametrize("system", ["celery", "rq"])
+def test_pages_of_other_libraries_name_what_there_is_by_now(system: str) -> None:
+    page = text(system)
+    guides = ("dashboard", "batches", "schedules", "middleware", "testing", "operations", "remote-workers")
+    assert [guide for guide in guides if f"(../guides/{guide}.md" not in page] == []
+    left_out = page.partition("## Not there\n")[2].partition("\n## ")[0].lower()
+    assert left_out
+    assert absent(["`headrace hub`"], page) == []
+    assert [word for word in ("dashboard", "http", "webhook", "metric", "remote") if word in left_out] == []
+
+
 def test_what_a_page_lacks_is_found() -> None:
     page = "| there | here |\n|---|---|\n| `Queued` | `MaxRetries` |\nIn text, `Failed`.\n"
     assert absent(["Queued", "Failed", "MaxRetries", "Queue"], first_cells(page)) == ["Failed", "MaxRetries", "Queue"]

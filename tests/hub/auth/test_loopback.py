@@ -133,6 +133,19 @@ async def test_a_program_without_a_body_need_not_say_what_it_is() -> None:
     assert status((b"origin", b"https://evil.example")) == 403
 
 
+async def test_without_keys_a_request_without_a_body_needs_no_content_type(tmp_path: Path) -> None:
+    async with (
+        serving(f"sqlite:///{tmp_path}/jobs.db") as hub,
+        httpx2.AsyncClient(base_url=hub.address, trust_env=False) as client,
+    ):
+        paused = await client.post("/api/queues/mail/pause")
+        assert "content-type" not in paused.request.headers
+        assert (paused.status_code, paused.json()["paused"]) == (200, True), paused.text
+        for headers in ({"origin": hub.address}, {"sec-fetch-site": "same-origin"}, {"content-type": "text/plain"}):
+            assert (await client.post("/api/queues/mail/resume", headers=headers)).status_code == 415
+        assert (await client.get("/api/queues")).json()["items"][0]["paused"]
+
+
 async def test_a_proxy_in_front_of_it_is_noticed(tmp_path: Path) -> None:
     async with serving(f"sqlite:///{tmp_path}/jobs.db") as hub:
         for name in ("forwarded", "x_forwarded_for", "x_real_ip", "via"):

@@ -188,6 +188,21 @@ async def test_another_worker_than_the_one_that_failed_it_goes_first(url: str, a
         assert (await next_given(hub, socket, failed))["id"] == "first", "now the other one was the last to fail it"
 
 
+async def test_it_goes_first_also_where_the_one_that_failed_it_has_waited_for_longer(url: str) -> None:
+    async with serving(url) as hub, connected(hub) as socket:
+        for name in ("first", "second"):
+            await socket.ask("register_worker", worker_id=name, capabilities=of_gb(8), max_concurrent_jobs=2)
+        body = {"type": "image", "requirements": {"service_type": "comfyui"}, "retry_delays": [0.2]}
+        id = (await hub.client.post("/api/jobs", json=body)).json()["job_id"]
+        assert (await socket.ask("claim_job", worker_id="first", wait=30))["job_id"] == id
+        for number, name in enumerate(("first", "second"), 1):  # in one list, by arrival
+            await socket.send("claim_job", id=name, worker_id=name, wait=30)
+            await waiting(hub, number)
+        failed = await socket.ask("fail_job", worker_id="first", job_id=id, error="no")
+        given = await next_given(hub, socket, failed)
+        assert (given["id"], given["job_id"]) == ("second", id)
+
+
 async def test_alone_a_worker_tries_again_what_it_failed(url: str) -> None:
     async with serving(url) as hub, connected(hub) as socket:
         await socket.ask("register_worker", worker_id="only", capabilities=of_gb(8))
