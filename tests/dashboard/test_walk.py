@@ -1,6 +1,6 @@
 """Every page in a real browser, light and dark, on a laptop and on a phone.
 
-It answers, complains of nothing, sticks out nowhere, and has no fault of accessibility, whatever is open on it.
+It answers, complains of nothing, sticks out nowhere, stands where it belongs, and has no fault of accessibility, whatever is open on it.
 
 ``HEADRACE_SCREENSHOTS=folder`` takes a picture of each.
 """
@@ -17,7 +17,7 @@ from playwright.async_api import Browser
 
 from docs.scene import acted_out, served
 from headrace import App
-from tests.dashboard.looks import axe_faults, sticking_out
+from tests.dashboard.looks import axe_faults, geometry_faults, sticking_out
 from tests.dashboard.walk import SHOWN, UNPICTURED, Scheme, looks, walk
 from tests.support.apps import url_of
 from tests.support.seed import thorough
@@ -57,7 +57,7 @@ async def test_every_page_looks_right(scene: tuple[App, str, str], browser: Brow
         if folder:
             await stop.page.screenshot(path=Path(folder, f"{stop.label}.png"))
         found = [f"status {stop.status}"] if stop.status != 200 else []
-        found += await sticking_out(stop.page)
+        found += await sticking_out(stop.page) + await geometry_faults(stop.page)
         if engine == "sqlite" and (stop.scheme, stop.size) in AXE:
             found += await axe_faults(stop.page)
         faults += [f"{stop.label}: {fault}" for fault in found]
