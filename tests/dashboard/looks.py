@@ -30,7 +30,11 @@ OUT = """() => {
 GEOMETRY = """() => {
   const faults = [], told = (one) => one.outerHTML.slice(0, 90), near = (one, two) => Math.abs(one - two) <= 1.5;
   const shown = (one) => one.checkVisibility({visibilityProperty: true}) && one.getClientRects().length > 0;
-  const ink = (one) => { const range = document.createRange(); range.selectNodeContents(one); return range.getBoundingClientRect(); };
+  const ink = (one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    return range.getBoundingClientRect();
+  };
 
   // Numbers, and whatever else stands in a column, begin or end where their heading does.
   for (const table of document.querySelectorAll("main table")) {
@@ -46,7 +50,8 @@ GEOMETRY = """() => {
         const at = right ? ink(cell).right : ink(cell).left;
         if (!near(at, edge)) faults.push(`${at - edge} px from its heading "${head.textContent}": ${told(cell)}`);
         const number = /^[0-9][0-9,.]*( %)?$/.test(cell.textContent.trim());
-        if (number && !right && cell.cellIndex > 0) faults.push(`a number on the left, below "${head.textContent}": ${told(cell)}`);
+        if (number && !right && cell.cellIndex > 0)
+          faults.push(`a number on the left, below "${head.textContent}": ${told(cell)}`);
       }
     });
   }
@@ -55,8 +60,10 @@ GEOMETRY = """() => {
   for (const bar of document.querySelectorAll("main svg.level, main svg.done")) {
     if (!shown(bar)) continue;
     const high = bar.getBoundingClientRect().height;
-    for (const part of bar.querySelectorAll("rect"))
-      if (part.getBoundingClientRect().width > 0 && !near(part.getBoundingClientRect().height, high)) faults.push(`thinner than its track: ${told(part)}`);
+    for (const part of bar.querySelectorAll("rect")) {
+      const box = part.getBoundingClientRect();
+      if (box.width > 0 && !near(box.height, high)) faults.push(`thinner than its track: ${told(part)}`);
+    }
   }
 
   // What has the colour of links, or a line below it, can be followed or pressed.
@@ -68,7 +75,8 @@ GEOMETRY = """() => {
     if (one.closest("a[href], button, summary, label, svg") || !shown(one)) continue;
     if (![...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim())) continue;
     const style = getComputedStyle(one);
-    if (style.color === accent || style.textDecorationLine.includes("underline")) faults.push(`looks like a link, and is none: ${told(one)}`);
+    if (style.color === accent || style.textDecorationLine.includes("underline"))
+      faults.push(`looks like a link, and is none: ${told(one)}`);
   }
 
   // The columns of the overview end together, and no panel in them is mostly empty.
@@ -76,8 +84,9 @@ GEOMETRY = """() => {
     const rest = panel.getBoundingClientRect().bottom - panel.lastElementChild.getBoundingClientRect().bottom;
     if (rest > 24) faults.push(`${rest} px of nothing in ${told(panel)}`);
   }
-  const ends = [...document.querySelectorAll(".glance > div")].map((one) => one.lastElementChild.getBoundingClientRect());
-  if (ends.length === 2 && ends[0].left !== ends[1].left && !near(ends[0].bottom, ends[1].bottom)) faults.push("the columns end apart");
+  const columns = [...document.querySelectorAll(".glance > div")];
+  const [one, other] = columns.map((column) => column.lastElementChild.getBoundingClientRect());
+  if (other && one.left !== other.left && !near(one.bottom, other.bottom)) faults.push("the columns end apart");
   return faults;
 }"""
 

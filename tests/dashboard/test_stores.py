@@ -40,8 +40,9 @@ async def test_a_key_is_revoked_by_its_button(browser: Browser, tmp_path: Path) 
         await expect(page.locator("#sure")).to_contain_text("Every hub refuses it at once")
         await sure(page, "Revoke")
         await expect(row).to_have_count(0)
-        await expect(page.locator(".events")).to_contain_text("by ops")
         await expect(page.locator("tr[data-key=ops]")).to_be_visible()
+        await page.goto(f"{served.address}/audit")
+        await expect(page.locator("tbody tr", has_text="revoke")).to_contain_text("ops")
         await context.close()
         assert [one.name for one in await app.keys.list()] == ["ops"]
 
@@ -79,7 +80,7 @@ async def test_a_task_of_remote_workers_with_very_many_queued_jobs_has_a_page_in
             await expect(page.locator("h1")).to_contain_text("Task render")
             await expect(page.locator("table.jobs tbody tr").first).to_contain_text("queued")
             await page.goto(f"{served.address}/jobs?task=render&status=queued")
-            await expect(page.locator("h1")).to_contain_text("50,001 jobs")
+            await expect(page.locator("h1")).to_contain_text("1,000+ jobs")
             await context.close()
     finally:
         apsw.connection_hooks.remove(hook)

@@ -1,6 +1,7 @@
 """Every page in a real browser, light and dark, on a laptop and on a phone.
 
-It answers, complains of nothing, sticks out nowhere, stands where it belongs, and has no fault of accessibility, whatever is open on it.
+It answers, complains of nothing, sticks out nowhere, stands where it belongs, and has no fault of accessibility,
+whatever is open on it.
 
 ``HEADRACE_SCREENSHOTS=folder`` takes a picture of each.
 """
