@@ -18,6 +18,7 @@ from uuid import uuid4
 from headrace import App, Context, Cron, Every, GiveUp, Retry
 from headrace.client.submission.by_name import draft_with_warnings
 from headrace.core.limits.rate import Rate
+from headrace.core.stats.depth import depth_rows
 from headrace.core.stats.histogram import Histogram
 from headrace.core.stats.rollup import Rollup, Step, Totals, begin_of
 from headrace.engine import Beat, WorkerInfo
@@ -185,6 +186,10 @@ async def _past(app: App, chance: random.Random) -> None:
                     totals.waited.add(chance.expovariate(1 / 0.4))
                     totals.ran.add(chance.gauss(took, took / 5))
                 rows.append(Rollup(step, at, task, queue, totals))
+    for back in range(1, 60):
+        wave = 60 - abs(30 - back) * 2 if back < 58 else 0
+        deep = {"mail": wave * 9 + chance.randrange(20), "images": max(0, 40 - back), "imports": 1}
+        rows += depth_rows(deep, now - timedelta(minutes=back))
     id = uuid4()
     info = WorkerInfo(
         id=id,
@@ -202,6 +207,7 @@ async def _past(app: App, chance: random.Random) -> None:
         await app.session.engine.workers.beat(
             id, Beat(busy=5, done=8812, report=number + 1, finished=tuple(rows[start : start + 500])), now
         )
+    await app.webhooks.add("https://shop.example/hooks", description="orders", by="marta")
 
 
 @asynccontextmanager

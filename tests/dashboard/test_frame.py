@@ -110,11 +110,27 @@ async def _width(page: Page, selector: str) -> float:
 
 async def test_a_form_says_what_is_wrong_after_typing_and_not_before(shop: Shop) -> None:
     await shop.app.schedules.set("often", Every(minutes=5), shop.app.tasks["add"].draft(1))
+    wrong = "form[data-act='schedule.set'] .wrong"
     async with looking(shop, "/schedules") as page:
-        form = page.locator("form[data-act='schedule.set']")
         async with page.expect_response("**/act"):
             await page.reload()
-        assert "".join(await form.locator(".wrong").all_text_contents()) == ""
+        assert "".join(await page.locator(wrong).all_text_contents()) == ""
+        await page.locator("form [name=expr]").fill("61 * * * *")
+        await expect(page.locator(f"{wrong}[data-for=expr]")).to_contain_text("not a cron expression")
+        assert sum(map(bool, await page.locator(wrong).all_text_contents())) == 1, (
+            "of fields not yet filled in, nothing"
+        )
+        await page.locator("form [name=expr]").fill("6 * * * *")
+        await expect(page.locator(f"{wrong}[data-for=expr]")).to_be_hidden()
+    for path, name, text in (
+        ("/tasks/add", "payload.a", "1.5"),
+        ("/queues/mail", "max_concurrency", "0"),
+        ("/limits/add", "max_per_key", "0"),
+    ):
+        async with looking(shop, path) as page:
+            assert "".join(await page.locator("form .wrong").all_text_contents()) == "", path
+            await page.locator(f"form [name='{name}']").fill(text)
+            await expect(page.locator("form .wrong:not(:empty)")).to_have_count(1)
 
 
 async def test_an_empty_log_promises_what_is_kept(shop: Shop) -> None:

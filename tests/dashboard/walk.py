@@ -16,7 +16,7 @@ from headrace import App
 from tests.support.screens.browser import hear
 from tests.support.until import until
 
-__all__ = ["OPENED", "PAGES", "SHOWN", "UNPICTURED", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]
+__all__ = ["OPENED", "PAGES", "SHOWN", "Scheme", "Stop", "looks", "opened_at", "places_of", "walk"]
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
@@ -36,8 +36,6 @@ OPENED = {
     "shortcuts": ("overview", "key", "?"),
 }
 """What opens on a page: where, and what opens it."""
-UNPICTURED = ("webhooks", "webhook", "keys", "audit", "shortcuts")
-"""Stops that the guide has no pictures of."""
 SHOWN = (*PAGES, *OPENED, LOGIN)
 """All stops, by the names of their pictures."""
 
