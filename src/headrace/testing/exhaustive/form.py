@@ -168,4 +168,5 @@ def _change(world: World, change: Change, number: dict[UUID | None, int]) -> tup
         ours is not None and change.worker is not None and ours.finished_at < stored.updated_at,
         job.status.value,
         job.charged,
+        None if job.act_by is None else job.act_by <= world.now,
     )
