@@ -59,6 +59,7 @@ COMMON = frozenset({"connect", "limits_cache", "sql", "validation"})
 MAY_CONNECT: Mapping[str, str] = {
     "engines/connect.py": "turns a URL into an engine, for everyone else",
     "conformance": "compares every engine with the memory engine, the model",
+    "testing/exhaustive": "copies the memory engine's state, and looks into it",
 }
 """Files and folders that may name an engine which is not their own, each with its reason."""
 
@@ -92,7 +93,19 @@ DRAWINGS = "dashboard/drawings"
 """Lengths of a drawing have no other unit than the drawing's own, and are called WIDE and HIGH."""
 
 KINDS = frozenset(
-    {"bench", "coming_from", "conformance", "crash", "docs", "house", "model", "soak", "support", "typing"}
+    {
+        "bench",
+        "coming_from",
+        "conformance",
+        "crash",
+        "docs",
+        "house",
+        "model",
+        "simulation",
+        "soak",
+        "support",
+        "typing",
+    }
 )
 """Folders of tests/ that mirror no package: helpers, and tests by their kind and not by what they test."""
 
