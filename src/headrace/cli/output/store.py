@@ -263,7 +263,9 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
             *([Text(_offered(info.offers), "dim")] if offers else []),
         )
-    return Fitted(made, ("up", "holds", "pid", "last claim", "memory", "failed attempts", "attempts", "used"), wrap=True)
+    return Fitted(
+        made, ("up", "holds", "pid", "last claim", "memory", "failed attempts", "attempts", "used"), wrap=True
+    )
 
 
 def _offered(offers: Mapping[str, Any]) -> str:
