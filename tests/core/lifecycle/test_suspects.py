@@ -339,7 +339,7 @@ def _exactly(job: Job, owned: bool, called: bool) -> tuple[Any, ...]:
 
 
 def _roughly(job: Job, owned: bool, called: bool) -> tuple[Any, ...]:
-    """Of an innocent job the attempts count only as far as ``start_may_wait`` looks at them, and none once it is over."""
+    """Of an innocent job attempts count only as far as ``start_may_wait`` looks at them; nothing once it is over."""
     if job.ended:
         return (job.status,)
     began = job.attempt > job.unstarted_losses

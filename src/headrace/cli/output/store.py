@@ -231,8 +231,8 @@ def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
     """Return workers with their state, judged by when they were last heard, what they do, and what they offer."""
     columns = (
-        "worker", "host", "pid", "state", "busy", "used", "attempts", "failed attempts", "holds", "last claim", "memory", "up",
-        "queues",
+        "worker", "host", "pid", "state", "busy", "used", "attempts", "failed attempts", "holds", "last claim",
+        "memory", "up", "queues",
     )  # fmt: skip
     offers = ("offers",) if any(row.info.offers for row in workers) else ()
     made = table(*columns, *offers, right=("pid", "busy", "used", "attempts", "failed attempts", "holds", "memory"))
