@@ -26,6 +26,7 @@ from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, GiveUp, RetryLater, Snooze, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from headrace.worker import delayed_starts
@@ -867,7 +868,7 @@ async def test_a_cancel_the_worker_never_heard_of_is_learned_from_the_store(shop
 
 
 async def test_a_worker_whose_store_is_lost_ticks_on_while_its_handlers_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without ticks its heartbeat would say that a handler blocks the event loop."""
     monkeypatch.setenv("HEADRACE_BEAT", "1")
@@ -892,6 +893,14 @@ async def test_a_worker_whose_store_is_lost_ticks_on_while_its_handlers_end(
         for _ in range(3):
             last = worker.ticked_at
             await until(lambda last=last: worker.ticked_at > last, within=30)  # type: ignore[misc]
+        # A hint comes meanwhile: what follows from it meets the lost store, too, which is logged once all the same.
+        worker._hinted(Hint(Topic.CANCEL, tuple(str(UUID(int=id)) for id in worker._slots.owned)))
+        assert worker._side
+        await until(lambda: not worker._side, within=30)
         go_on.set()
         with pytest.raises(StoreLost):
             await running
+    named = [
+        one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING and "jobs.db" in one.getMessage()
+    ]
+    assert [one.partition(":")[0] for one in named] == ["the worker claims no more and stops"]

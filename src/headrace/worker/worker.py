@@ -526,6 +526,8 @@ class Worker(Service):
         async def quietly() -> None:
             try:
                 await work()
+            except StoreLost:
+                pass  # a part of the worker ends by it as well, which is logged once
             except (EngineError, TransitionRefused) as error:
                 _log.warning("%s", error)
 

@@ -91,3 +91,17 @@ def test_errors_say_which_setting_won(shell: Shell, monkeypatch: pytest.MonkeyPa
     assert "(the url comes from the environment variable HEADRACE_URL)" in shell("jobs", code=2).stderr
     # Who has just typed it knows.
     assert "comes from" not in shell("jobs", "--url", "sqlite:////no/such/folder/x.db", code=5).stderr
+
+
+def test_it_counts_the_tasks_of_imported_modules(shell: Shell) -> None:
+    (shell.folder / "shop.py").write_text(
+        'from headrace import App\n\napp = App("sqlite:///jobs.db", imports=["shop_mail"])\n\n\n'
+        "@app.task\ndef pay() -> None: ...\n"
+    )
+    mail = "from shop import app\n\n\n@app.task\ndef send() -> None: ...\n"
+    (shell.folder / "shop_mail.py").write_text(mail)
+    shell("migrate", "--app", "shop")
+    assert findings(shell, "--app", "shop")["app"]["message"].startswith("2 tasks: ")
+    (shell.folder / "empty.py").write_text('from headrace import App\n\napp = App(imports=["empty_mail"])\n')
+    found = findings(shell, "--app", "empty", code=1)["app"]
+    assert (found["level"], "there is no module 'empty_mail'" in found["message"]) == ("fail", True)

@@ -53,7 +53,7 @@ CREW = [
     WorkerRow(
         WorkerInfo(id=ID, host="mill.example.internal", pid=4711, started_at=at(0), concurrency=10),
         Beat(
-            busy=3,
+            busy=1,
             done=123_456,
             utilisation=Utilisation(busy_share=0.314, failed=12, claimed_at=at(60), memory=84_934_656),
         ),
@@ -89,12 +89,15 @@ def test_how_much_of_workers_is_used_is_seen(width: int) -> None:
     lines = out.file.getvalue().splitlines()
     assert len(lines) == 3, "nothing is wrapped"
     assert all("…" not in line for line in lines)
-    columns = {80: "state busy used done queues", 120: "busy used done failed holds last claim memory queues"}
+    columns = {
+        80: "state busy used attempts queues",
+        120: "busy used attempts failed attempts last claim memory queues",
+    }
     assert columns[width] in " ".join(lines[0].split())
-    assert "3/10 31% 123456 " in " ".join(lines[1].split())
+    assert "4/10 31% 123456 " in " ".join(lines[1].split())
     assert lines[2].startswith("worker-gpu-01 "), "by what it calls itself"
     assert "2/2 – 0 " in " ".join(lines[2].split())
-    assert width == 80 or "12 4 5 s ago 85 MB" in " ".join(lines[1].split())
+    assert width == 80 or "12 5 s ago 85 MB" in " ".join(lines[1].split())
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -6,9 +6,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from headrace.contrib.prometheus import HeadraceCollector, store
+from headrace.core.lifecycle.claim import ClaimRequest
 from headrace.core.stats.rollup import OTHER
 from headrace.core.status import Status
-from headrace.engine import Beat, WorkerInfo
+from headrace.engine import Beat, Claimed, WorkerInfo
 from headrace.testing import FakeClock
 from tests.contrib.prometheus.pages import samples, value
 from tests.support.apps import Sums
@@ -61,12 +62,17 @@ async def test_slots_of_all_workers() -> None:
     with scraper.sums.app.override(clock=scraper.clock):
         async with scraper.sums.app as app:
             engine, now = app.session.engine, scraper.clock.now()
+            await scraper.sums.add.map([(n,) for n in range(5)])
+            profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
             for slots, busy in ((4, 3), (1, 2)):  # a bulk handler is busy with more jobs than slots
                 id = app.host.dice.new_id(now)
                 await engine.workers.register(
                     WorkerInfo(id=id, host="h", pid=1, started_at=now, concurrency=slots), now
                 )
-                await engine.workers.beat(id, Beat(busy=busy), now)
+                claimed = await engine.jobs.claim(id, ClaimRequest(n=busy, free=busy, profiles=profiles), 1, now)
+                assert isinstance(claimed, Claimed)
+                assert len(claimed.jobs) == busy
+                await engine.workers.beat(id, Beat(busy=0), now)  # what it was before it had these
             page = await scraper.page()
             assert value(page, "headrace_slots", state="busy") == 4
             assert value(page, "headrace_slots", state="free") == 1

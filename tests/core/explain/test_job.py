@@ -17,13 +17,14 @@ from headrace.core.job import Job, Spec
 from headrace.core.lifecycle.actions import cancel, expire
 from headrace.core.lifecycle.claim import ClaimRequest, grant
 from headrace.core.lifecycle.execution import finish, sign, start
+from headrace.core.lifecycle.loss import lose
 from headrace.core.lifecycle.retry import Retry
 from headrace.core.lifecycle.submission import submit
 from headrace.core.limits.rate import Rate, spend
 from headrace.core.limits.selection import Usage
 from headrace.core.limits.settings import Limits, QueueRule, TaskRule
 from headrace.core.stats.histogram import Quantiles
-from headrace.core.status import Reason, Status
+from headrace.core.status import Cause, Reason, Status
 from headrace.engine import Beat, WorkerInfo, WorkerRow
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -169,6 +170,19 @@ def test_a_suspect() -> None:
     dead = told(replace(new(), suspect=4, status=Status.FAILED, reason=Reason.LOST), NOW)
     assert "It is suspect: it ran when its workers died, 4 times." in str(dead)
     assert "mend its handler before you retry it" in str(dead)
+
+
+def test_a_lost_attempt_leads_to_the_record_of_its_worker() -> None:
+    lost = lose(running(), Cause.LEASE, NOW, 0.5, RULES)
+    assert lost.attempt is not None
+    history = History(attempts=(lost.attempt,))
+    found = told(lost.job, history=history)
+    assert f"headrace workers gone {ME}" in str(found)
+    assert found.facts[-1].data == {"worker": ME, "attempt": 1}
+    assert "workers gone" not in str(told(lost.job, history=history, to="acme")), "customers learn of no machines"
+    slow = lose(running(), Cause.BEAT, NOW, 0.5, RULES)
+    assert slow.attempt is not None
+    assert "lost" not in told(slow.job, history=History(attempts=(slow.attempt,))).codes, "its worker lives"
 
 
 def test_expiry() -> None:

@@ -323,22 +323,34 @@ def test_an_innocent_job_with_two_attempts_left_never_dies_of_a_neighbour(
 
 
 def _state(world: _World) -> tuple[Any, ...]:
-    """What the future depends on."""
-    owners = {number: index for index, worker in enumerate(world.workers) for number in worker.owned}
-    called = {number for worker in world.workers for number in worker.called}
-    held = {number: job for worker in world.workers for number, job in worker.owned.items()}
-    found = []
-    for number in sorted(world.jobs):
-        job = held.get(number, world.jobs[number])
-        counts = job.charged, job.suspect, job.spared, job.attempt, job.unstarted_losses, job.blameless_losses
-        found.append((job.status, *counts, owners.get(number), number in called))
-    return tuple(found)
+    """What the future of a world with one worker depends on; worlds that differ in the order of equal jobs are one."""
+    [worker] = world.workers
+    poison, *innocents = (
+        (worker.owned.get(number, job), number in worker.owned, number in worker.called)
+        for number, job in world.jobs.items()
+    )
+    return _exactly(*poison), *sorted(_roughly(*innocent) for innocent in innocents)
+
+
+def _exactly(job: Job, owned: bool, called: bool) -> tuple[Any, ...]:
+    """All counts of the poison: its attempts are the deaths, which are fewer than make a job undeliverable."""
+    losses = job.unstarted_losses, job.blameless_losses
+    return job.status, job.charged, job.suspect, job.spared, job.attempt, *losses, owned, called
+
+
+def _roughly(job: Job, owned: bool, called: bool) -> tuple[Any, ...]:
+    """Of an innocent job attempts count only as far as ``start_may_wait`` looks at them; nothing once it is over."""
+    if job.ended:
+        return (job.status,)
+    began = job.attempt > job.unstarted_losses
+    losses = (2, 0) if began or job.unstarted_losses > 1 else (job.unstarted_losses, job.blameless_losses)
+    return job.status, job.spec.retry.max_attempts, job.charged, job.suspect, job.spared, *losses, owned, called
 
 
 @pytest.mark.parametrize("mass", [False, True])
-@pytest.mark.parametrize("slots", [2])
+@pytest.mark.parametrize("slots", [2, 3])
 @pytest.mark.parametrize("innocents", [(2,), (3,), (2, 2)], ids=str)
-@pytest.mark.parametrize("poison", [1, 2])
+@pytest.mark.parametrize("poison", [1, 2, 3])
 def test_in_no_order_does_an_innocent_job_die_of_its_neighbour(
     poison: int, innocents: tuple[int, ...], slots: int, mass: bool
 ) -> None:
@@ -356,7 +368,7 @@ def test_in_no_order_does_an_innocent_job_die_of_its_neighbour(
             worst = max(worst, after.poisoned)
             for job in (after.jobs[number] for number in range(1, len(budgets))):
                 assert job.status is not Status.FAILED, f"{job} died of its neighbour"
-            if (state := _state(after)) not in seen:
+            if not after.jobs[0].ended and (state := _state(after)) not in seen:  # without the poison no worker dies
                 seen.add(state)
                 rest.append(after)
     assert poison <= worst <= poison + 4

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from headrace.core.job import Job
+from headrace.core.webhooks.addresses import AddressRule
 from headrace.core.webhooks.subscription import Webhook, Wish
 from headrace.core.webhooks.target import EVENTS, Target
 from headrace.engine import Setting
@@ -168,3 +169,21 @@ async def test_only_so_many_addresses_are_kept_for_a_customer(monkeypatch: pytes
         with pytest.raises(ConfigError, match="use the same one for many jobs"):
             await name(3, "acme")
         await name(3, "other")
+
+
+@pytest.mark.parametrize("options", [{}, {"http": True}])
+async def test_an_address_of_a_job_that_hubs_refuse_is_warned_of_once_when_it_is_first_named(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world() as made:
+        webhooks = made.writer.inserts.webhooks
+        if options:
+            webhooks.rule = AddressRule(**options)
+        job = await made.submit()
+        for _ in range(3):
+            webhooks.forget()
+            await webhooks.wished(job, Wish("http://hooks.example/jobs?token=abc", EVENTS))
+            await webhooks.wished(job, WISH)
+    said = [record.getMessage() for record in caplog.records if "gets nothing from a hub" in record.getMessage()]
+    assert len(said) == (0 if options else 1)
+    assert all("to hooks.example gets" in one and "--webhook-http" in one for one in said)

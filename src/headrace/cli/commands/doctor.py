@@ -101,6 +101,7 @@ def _app_checks(state: State) -> list[Check]:
 
     try:
         app, url = choose(state)
+        app._load()  # imports have more tasks
     except ConfigError as error:
         return [Check("app" if state.app else "settings", "fail", str(error), None)]
     found = []

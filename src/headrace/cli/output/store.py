@@ -231,11 +231,11 @@ def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
     """Return workers with their state, judged by when they were last heard, what they do, and what they offer."""
     columns = (
-        "worker", "host", "pid", "state", "busy", "used", "done", "failed", "holds", "last claim", "memory", "up",
-        "queues",
+        "worker", "host", "pid", "state", "busy", "used", "attempts", "failed attempts", "holds", "last claim",
+        "memory", "up", "queues",
     )  # fmt: skip
     offers = ("offers",) if any(row.info.offers for row in workers) else ()
-    made = table(*columns, *offers, right=("pid", "busy", "used", "done", "failed", "holds", "memory"))
+    made = table(*columns, *offers, right=("pid", "busy", "used", "attempts", "failed attempts", "holds", "memory"))
     for row in workers:
         info, beat, use = row.info, row.beat, row.beat.utilisation
         style = {"running": "green", "draining": "yellow"}.get(beat.state, "bold red")
@@ -252,7 +252,7 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             Text(info.host if here else "–"),
             str(info.pid) if here else "–",
             state,
-            f"{beat.busy}/{info.concurrency}",
+            f"{row.busy}/{info.concurrency}",
             "–" if use.busy_share is None else f"{use.busy_share:.0%}",
             str(beat.done),
             Text(str(use.failed), "red" if use.failed else ""),
@@ -263,7 +263,9 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
             *([Text(_offered(info.offers), "dim")] if offers else []),
         )
-    return Fitted(made, ("up", "holds", "pid", "last claim", "memory", "failed", "done", "used"), wrap=True)
+    return Fitted(
+        made, ("up", "holds", "pid", "last claim", "memory", "failed attempts", "attempts", "used"), wrap=True
+    )
 
 
 def _offered(offers: Mapping[str, Any]) -> str:

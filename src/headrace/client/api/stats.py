@@ -122,7 +122,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     silent: int
     """Workers that nobody has heard of for their lease, and nobody has buried yet."""
     busy: int = 0
-    """Slots of the living workers that are at work, as their last beats say."""
+    """Slots of the living workers that the jobs they hold take: it agrees with the counts of jobs."""
     slots: int = 0
     """All slots of the living workers."""
     metrics: Metrics
@@ -220,7 +220,7 @@ class StatsApi(Noun):
             named=frozenset(limits.queues),
             alive=sum(row.alive for row in users),
             own_alive=sum(row.alive for row in rows if row.info.own),
-            busy=sum(min(row.beat.busy, row.info.concurrency) for row in users if row.alive),
+            busy=sum(row.busy for row in users if row.alive),
             slots=sum(row.info.concurrency for row in users if row.alive),
             silent=sum(row.silent_since is not None for row in users),
             metrics=await self._metrics(_depth(counts)),

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
@@ -25,7 +24,7 @@ from headrace.core.query import Page
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.times import Seconds, seconds
 from headrace.core.validation import checked_key, checked_note, whole
-from headrace.core.webhooks.addresses import PUBLIC, AddressRule, Forbidden
+from headrace.core.webhooks.addresses import PUBLIC, AddressRule
 from headrace.core.webhooks.delivery import TASK, delivery
 from headrace.core.webhooks.subscription import (
     Credentials,
@@ -46,7 +45,7 @@ from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, TransitionRefused, Unavailable, UnknownWebhook
 from headrace.runtime.secrets import Vault, secret_bytes, setting_of
-from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, read_webhooks
+from headrace.runtime.writes.webhooks import OF_JOBS, SECRETS, SUBSCRIPTIONS, read_webhooks, warn_refused
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -138,7 +137,7 @@ class WebhooksApi(Noun):
         )
         await self._put(SECRETS + webhook.id, Credentials((kept,), token), 0, None)
         await self._put(SUBSCRIPTIONS + webhook.id, webhook, 0, self._act("add", by))
-        _warn_refused(webhook, rule)
+        warn_refused(webhook, rule)
         return NewWebhook(webhook=webhook, secret=text)
 
     async def set(
@@ -177,7 +176,7 @@ class WebhooksApi(Noun):
             changed |= {"off_at": now, "off_because": f"switched off by {by}" if by else "switched off"}
         webhook = await self._edit(id, lambda one: replace(one, **changed), self._act("set", by))
         if url is not None:
-            _warn_refused(webhook, rule)
+            warn_refused(webhook, rule)
         return webhook
 
     async def rotate(
@@ -325,15 +324,6 @@ async def forget_unused_webhooks(app: App) -> int:
                 if (secret := await setting_of(app.session.engine, SECRETS + one.id)) is not None:
                     await app.webhooks._put(secret.key, None, secret.rev, None)
     return count
-
-
-def _warn_refused(webhook: Webhook, rule: AddressRule) -> None:
-    """Log that nothing will be delivered, as far as the URL shows. It is stored: only hubs know their own options."""
-    try:
-        rule.test_url(webhook.url)
-    except Forbidden as why:
-        host = urlsplit(webhook.url).netloc  # the rest may be a secret
-        _log.warning("webhook %s to %s gets nothing from a hub without this option: %s", webhook.id, host, why)
 
 
 def _derived(vault: Vault, id: str, generation: str) -> str:

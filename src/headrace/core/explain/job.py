@@ -22,7 +22,7 @@ from headrace.core.limits.settings import Limits
 from headrace.core.query import as_seen
 from headrace.core.schedule.continuous import instance_of
 from headrace.core.stats.histogram import Quantiles
-from headrace.core.status import Outcome, Reason, Status
+from headrace.core.status import Cause, Outcome, Reason, Status
 from headrace.core.times import moment
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ def explain(
     else:
         facts += _deferred(seen, now, zone)
     facts += [*_suspected(seen), *_past(seen, history)]
+    if to is None:
+        facts += _lost(history)
     return Explanation(tuple(facts))
 
 
@@ -230,6 +232,15 @@ def _suspected(job: Job) -> Iterator[Fact]:
     if job.suspect:
         data = {"losses": job.suspect, "quarantine": in_quarantine(job), "spared": job.spared}
         yield Fact("suspect", f"It is suspect: it {told_suspect(job)}.", data)
+
+
+def _lost(history: History) -> Iterator[Fact]:
+    """Where to look for what happened to the last worker that died of those that had the job."""
+    for attempt in reversed(history.attempts):
+        if attempt.outcome is Outcome.LOST and attempt.cause == Cause.LEASE and attempt.worker is not None:
+            text = f"How its worker went, and what else it held: headrace workers gone {attempt.worker}."
+            yield Fact("lost", text, {"worker": attempt.worker, "attempt": attempt.number})
+            return
 
 
 def _past(job: Job, history: History) -> Iterator[Fact]:

@@ -62,7 +62,7 @@ def _serves(row: WorkerRow, queue: str) -> bool:
 
 def _state(row: WorkerRow, now: datetime) -> Fact:
     """Return the state of the worker itself."""
-    slots, busy = row.info.concurrency, row.beat.busy
+    slots, busy = row.info.concurrency, row.busy
     data = {"state": row.beat.state, "busy": busy, "concurrency": slots, "holds": row.holds}
     if row.silent_since is not None:
         text = (

@@ -147,6 +147,7 @@ async def webhook_worker(
     """
     chosen = options or HubOptions()
     guard = Guard(chosen.webhook_allow, http=chosen.webhook_http, resolve=resolver)
+    app.session.writer.inserts.webhooks.rule = guard.rule  # submits of this process go by it
     worker = own_worker(
         app,
         [Delivery(app, guard, trust=trust, hides=chosen.errors == "hidden").handler()],

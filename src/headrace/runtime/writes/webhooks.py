@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import math
 from collections.abc import Sequence
 from datetime import timedelta
 from hashlib import sha256
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from headrace.core.defaults import MAX_WEBHOOK_ADDRESSES
 from headrace.core.job import Job, Spec
+from headrace.core.webhooks.addresses import PUBLIC, AddressRule, Forbidden
 from headrace.core.webhooks.delivery import first_told, is_delivery
 from headrace.core.webhooks.subscription import Credentials, KeptSecret, Webhook, Wish
 from headrace.core.webhooks.target import GROUPS, Target, messages_ahead
@@ -22,7 +25,9 @@ from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.secrets import kept_secret, setting_of
 
-__all__ = ["CACHE_SECONDS", "OF_JOBS", "SECRETS", "SUBSCRIPTIONS", "Webhooks", "read_webhooks"]
+__all__ = ["CACHE_SECONDS", "OF_JOBS", "SECRETS", "SUBSCRIPTIONS", "Webhooks", "read_webhooks", "warn_refused"]
+
+_log = logging.getLogger("headrace.webhooks")
 
 SUBSCRIPTIONS, OF_JOBS, SECRETS = "webhook:", "webhook-target:", "webhook-secret:"
 """What the keys of settings begin with: of subscriptions, of addresses that jobs name, of what both are shown."""
@@ -53,11 +58,22 @@ def read_webhooks(settings: Sequence[Setting]) -> list[Webhook]:
     return found
 
 
+def warn_refused(webhook: Webhook, rule: AddressRule) -> None:
+    """Log that nothing will be delivered, as far as the URL shows. It is stored: only hubs know their own options."""
+    try:
+        rule.test_url(webhook.url)
+    except Forbidden as why:
+        host = urlsplit(webhook.url).netloc  # the rest may be a secret
+        _log.warning("webhook %s to %s gets nothing from a hub without this option: %s", webhook.id, host, why)
+
+
 class Webhooks:
     """Makes the deliveries of new jobs. While there are no subscriptions, that costs a comparison."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
+        self.rule = PUBLIC
+        """Where webhooks may go, as far as this process knows: one that delivers them sets its own."""
         self._subscriptions: tuple[Webhook, ...] = ()
         self._until = -math.inf
         self._looking: asyncio.Future[None] | None = None
@@ -214,6 +230,7 @@ class Webhooks:
                     words=wish.words,
                     of_jobs=True,
                 )
+                warn_refused(known, self.rule)
             text = msgspec.json.encode(replace(known, used_at=now)).decode()
             if await documents.put_setting(OF_JOBS + id, text, 0 if setting is None else setting.rev) is not None:
                 return

@@ -132,7 +132,8 @@ class Context:
 
     def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _NOBODY) -> None:
         self.job = job
-        """The stored record, as it was when the run began."""
+        """The stored record, as it was when the run began. The start of a first attempt may be stored with its end: the
+        number of this attempt is ``attempt``, not ``job.attempt``."""
         self.attempt = attempt
         """The number of this attempt, from 1."""
         self.stopping: Stopping | None = None
