@@ -81,6 +81,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[fr
         worker.communicate()
 
 
+_READ = {"headrace_success_ratio", "headrace_utilisation_ratio", "headrace_alerts"}
+"""What is read from the store; the last one since a job failed."""
+
+
 def until_worked(url: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
     """The page once both jobs have ended, and the store was read and has heard of it."""
     deadline = time.monotonic() + 120
@@ -88,7 +92,7 @@ def until_worked(url: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]
         with urllib.request.urlopen(url, timeout=60) as answer:
             found = samples(answer.read().decode())
         ended = sum(found.get("headrace_running_seconds_count", {}).values())
-        if ended == 2 and {"headrace_success_ratio", "headrace_utilisation_ratio"} <= found.keys():
+        if ended == 2 and _READ <= found.keys():
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
