@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from headrace.contrib.prometheus.catalogue import METRICS
+from headrace.core.stats.alerts.failures import MIN_DEAD_LETTERS
 from tests.contrib.prometheus.pages import samples
 from tests.docs import promql
 from tests.docs.pages import ROOT
@@ -38,6 +39,9 @@ SCRAPED = {"job", "instance"}
 QUERIES = [(f"panel {panel['title']}", target["expr"]) for panel in PANELS for target in panel["targets"]]
 QUERIES += [(f"alert {rule['alert']}", rule["expr"]) for rule in RULES]
 
+FAILED = MIN_DEAD_LETTERS
+"""How many jobs fail: enough for an alert."""
+
 SHOP = """
 from headrace import App, Retry
 app = App("sqlite:///jobs.db")
@@ -54,17 +58,17 @@ async def boom() -> None:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[frozenset[tuple[str, str]], float]]]:
-    """What a real worker tells when it has completed a job and failed another."""
+    """What a real worker tells when it has completed a job, and others have failed."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "shop.py").write_text(SHOP)
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     headrace = [sys.executable, "-m", "headrace"]
-    for words in (
-        ("migrate", "--app", "shop"),
-        ("submit", "add", "a=1", "--app", "shop"),
-        ("submit", "boom", "--app", "shop"),
+    for command in (
+        [*headrace, "migrate", "--app", "shop"],
+        [*headrace, "submit", "add", "a=1", "--app", "shop"],
+        [sys.executable, "-c", f"import shop\nfor _ in range({FAILED}): shop.boom.submit_sync()"],
     ):
-        subprocess.run([*headrace, *words], cwd=folder, env=clean, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=folder, env=clean, check=True, capture_output=True, timeout=120)
     worker = subprocess.Popen(
         [*headrace, "worker", "shop:app", "--health", "0"],
         cwd=folder,
@@ -82,17 +86,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[fr
 
 
 _READ = {"headrace_success_ratio", "headrace_utilisation_ratio", "headrace_alerts"}
-"""What is read from the store; the last one since a job failed."""
+"""What is read from the store; the last one since so many jobs failed."""
 
 
 def until_worked(url: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
-    """The page once both jobs have ended, and the store was read and has heard of it."""
+    """The page once all jobs have ended, and the store was read and has heard of it."""
     deadline = time.monotonic() + 120
     while True:
         with urllib.request.urlopen(url, timeout=60) as answer:
             found = samples(answer.read().decode())
         ended = sum(found.get("headrace_running_seconds_count", {}).values())
-        if ended == 2 and _READ <= found.keys():
+        if ended == FAILED + 1 and found.keys() >= _READ:
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
